@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Orders: which samples an epoch reads, and in what sequence.
+ *
+ * Pure functions from scores, residency and a seed to a list of ids. All randomness is
+ * Philox4x32-10 by counter and all arithmetic is in integers or in single IEEE
+ * operations, so that the same request gives the same order on every machine.
+ */
+#ifndef SHADE_PADS_H
+#define SHADE_PADS_H
+
+#include <stdint.h>
+
+enum pads_mode {
+	PADS_UNIFORM,	  /* a fresh permutation: what loaders do today */
+	PADS_REPLACEMENT, /* uniform, with replacement */
+	PADS_PAPER,	  /* SHADE's own procedure */
+	PADS_PADS,	  /* ours: importance and residency, within bounds; the default */
+	PADS_ECHO,	  /* a permutation whose samples are used several times while resident */
+};
+
+/* Uses that are due after the epoch that was drawn last, carried into the next one. */
+struct pads_echo_use {
+	uint32_t id;
+	uint32_t due; /* accesses after the epoch begins */
+};
+
+/* What `echo` carries from epoch to epoch. Zero it to begin; plain data, to be saved. */
+struct pads_echo {
+	uint64_t introduced; /* samples taken from the stream of permutations so far */
+	uint32_t use_count;
+	struct pads_echo_use *uses; /* malloc'd */
+};
+
+struct pads_request {
+	enum pads_mode mode;
+	uint32_t samples;	  /* the ids are 0 to samples-1 */
+	const float *scores;	  /* below 0: never scored; NULL: none was */
+	const uint64_t *resident; /* bitmap by id; NULL: nothing is */
+	uint64_t seed;
+	uint64_t epoch;
+	uint32_t draws;	      /* entries of the whole epoch; 0: as many as samples */
+	uint32_t rank, world; /* this part of it; world 0 means 1 */
+
+	/* paper, pads */
+	double rep; /* how often a resident that was drawn is repeated; 0: once */
+	/* pads */
+	uint32_t max_repeats;  /* entries of one sample in an epoch; 0: 2 * rep, at least 4 */
+	uint32_t cover_epochs; /* every sample comes at least once in so many; 0: 5 */
+	/* echo */
+	double uses;	   /* the mean number of uses of a fetched sample; 0: 4 */
+	double strength;   /* 0: all samples alike, 1: by importance */
+	uint32_t capacity; /* how many samples the cache holds */
+	struct pads_echo *echo;
+};
+
+/* The entries of this rank's part. */
+uint32_t pads_length(const struct pads_request *request);
+
+/* Fills `order` with pads_length() ids. 0, -EINVAL (a request that makes no sense) or
+ * -ENOMEM; on failure the echo state is as before. */
+int pads_draw(const struct pads_request *request, uint32_t *order);
+
+/* For each sample the factor that makes the gradient over a PADS_PADS epoch unbiased:
+ * draws / samples / (expected entries of the sample). 0, -EINVAL or -ENOMEM. */
+int pads_weights(const struct pads_request *request, float *weights);
+
+/* "paper" and so on; NULL for an unknown mode. */
+const char *pads_mode_name(enum pads_mode mode);
+/* 0, or -EINVAL for an unknown name. */
+int pads_mode_find(const char *name, enum pads_mode *mode);
+
+void pads_echo_free(struct pads_echo *echo);
+
+/* SHADE's score of a sample from the rank of its loss within its batch, 0 the smallest. */
+float pads_rank_score(uint32_t rank);
+/* The scores of a whole batch; equal losses rank by position. 0, -EINVAL (a loss that
+ * is not a number) or -ENOMEM. */
+int pads_rank_batch(const float *losses, uint32_t count, float *scores);
+
+#endif

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* sched_check(): everything that must hold between two calls, from scratch. */
+#include <string.h>
+
+#include "bits.h"
+#include "core.h"
+
+struct tally {
+	uint64_t resident_bytes, reserved_bytes, pinned_bytes, prefetched_bytes;
+	uint32_t resident, reserved;
+};
+
+static const char *tally_sample(const struct sched *s, uint32_t id, struct tally *tally)
+{
+	const struct sample *sample = &s->samples[id];
+
+	if (bits_test(s->resident, id) != (sample->state == SAMPLE_RESIDENT))
+		return "the bitmap of residents does not match the states";
+	if (sample->state == SAMPLE_ABSENT)
+		return sample->flags & SAMPLE_PREFETCHED ? "an absent sample counts as prefetched"
+							 : NULL;
+	if (sample->state == SAMPLE_RESIDENT) {
+		tally->resident++;
+		tally->resident_bytes += sample->size;
+	} else {
+		tally->reserved++;
+		tally->reserved_bytes += sample->size;
+	}
+	if (sample->flags & SAMPLE_PINNED)
+		tally->pinned_bytes += sample->size;
+	if (sample->flags & SAMPLE_PREFETCHED)
+		tally->prefetched_bytes += sample->size;
+	return NULL;
+}
+
+static const char *check_bytes(const struct sched *s)
+{
+	struct tally tally = { 0 };
+
+	for (uint32_t id = 0; id < s->sample_count; id++) {
+		const char *wrong = tally_sample(s, id, &tally);
+
+		if (wrong)
+			return wrong;
+	}
+	if (tally.resident != s->stats.resident_samples ||
+	    tally.resident_bytes != s->stats.resident_bytes)
+		return "resident samples do not add up";
+	if (tally.reserved != s->reserved_count || tally.reserved_bytes != s->stats.reserved_bytes)
+		return "reservations do not add up";
+	if (tally.pinned_bytes != s->stats.pinned_bytes)
+		return "pinned bytes do not add up";
+	if (tally.prefetched_bytes != s->stats.prefetched_bytes)
+		return "prefetched bytes do not add up";
+	return NULL;
+}
+
+static const char *check_counts(const struct sched_stats *stats)
+{
+	if (stats->hits + stats->joins + stats->admissions + stats->bypasses != stats->accesses)
+		return "hits, joins, admissions and bypasses are not the accesses";
+	return stats->hits_prefetched <= stats->hits ? NULL : "more prefetched hits than hits";
+}
+
+const char *sched_check(const struct sched *s)
+{
+	const char *wrong = check_bytes(s);
+
+	if (!wrong)
+		wrong = check_counts(&s->stats);
+	for (unsigned i = 0; i < s->job_end && !wrong; i++)
+		if (s->jobs[i])
+			wrong = job_check(s->jobs[i]);
+	if (!wrong && s->policy->check)
+		wrong = s->policy->check(s);
+	return wrong;
+}

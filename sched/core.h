@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The inside of a `struct sched`, for the core and the policies. */
+#ifndef SHADE_CORE_H
+#define SHADE_CORE_H
+
+#include "job.h"
+#include "policy.h"
+#include "shade/sched.h"
+
+enum sample_state {
+	SAMPLE_ABSENT,
+	SAMPLE_RESERVED, /* a fetch is under way, its bytes are set aside */
+	SAMPLE_RESIDENT,
+};
+
+#define SAMPLE_SIZED 1u	     /* the size is known */
+#define SAMPLE_PINNED 2u     /* never a victim */
+#define SAMPLE_PREFETCHED 4u /* brought in ahead, not used yet */
+
+struct sample {
+	uint64_t size;
+	uint32_t frequency; /* accesses ever; survives eviction */
+	uint8_t state;
+	uint8_t flags;
+};
+
+struct sched {
+	const struct policy *policy;
+	void *policy_state;
+	void *policy_samples; /* policy->sample_bytes each */
+
+	struct sample *samples;
+	uint64_t *resident; /* bitmap */
+	uint32_t sample_count;
+	uint32_t sample_room;
+
+	struct job *jobs[SCHED_JOBS_MAX]; /* NULL: no such job */
+	uint32_t job_end;		  /* one past the last job */
+	uint32_t next_job;		  /* whose turn it is to prefetch */
+
+	struct sched_stats stats;
+	uint32_t reserved_count;
+	uint32_t victims[SCHED_VICTIMS_MAX];
+};
+
+/* The best score over the jobs; SCORE_NONE: never scored. */
+float sched_best_score(const struct sched *s, uint32_t id);
+
+static inline bool sample_may_leave(const struct sample *sample)
+{
+	return sample->state == SAMPLE_RESIDENT && !(sample->flags & SAMPLE_PINNED);
+}
+
+/* The policy's own data of a sample. */
+static inline void *sched_policy_sample(const struct sched *s, uint32_t id)
+{
+	return (char *)s->policy_samples + (size_t)id * s->policy->sample_bytes;
+}
+
+#endif

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "job.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "array.h"
+#include "bits.h"
+
+/* Scores as integers, so that their sum does not depend on the sequence of updates. */
+#define WEIGHT_UNIT 65536.0f
+#define WEIGHT_MAX ((float)(1u << 31))
+
+static uint64_t score_weight(float score)
+{
+	float weight = score * WEIGHT_UNIT;
+
+	if (score < 0)
+		return 0;
+	return (uint64_t)(weight < WEIGHT_MAX ? weight : WEIGHT_MAX);
+}
+
+int job_init(struct job *job, uint32_t samples)
+{
+	int rc;
+
+	*job = (struct job){ .scan = PLACE_NONE };
+	rc = job_reserve(job, samples);
+	if (rc)
+		job_free(job);
+	else
+		job_grow(job, samples);
+	return rc;
+}
+
+static void order_free(struct order *order)
+{
+	free(order->ids);
+	free(order->next);
+	free(order->consumed);
+	posset_free(&order->resident);
+	*order = (struct order){ 0 };
+}
+
+void job_free(struct job *job)
+{
+	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
+		order_free(&job->orders[i]);
+	free(job->samples);
+	free(job->seen);
+}
+
+int job_reserve(struct job *job, uint32_t samples)
+{
+	int rc = array_resize((void **)&job->samples, samples, sizeof(*job->samples));
+
+	if (!rc)
+		rc = array_resize((void **)&job->seen, bits_words(samples), sizeof(*job->seen));
+	return rc;
+}
+
+void job_grow(struct job *job, uint32_t samples)
+{
+	size_t old_words = bits_words(job->sample_count);
+
+	memset(job->seen + old_words, 0, (bits_words(samples) - old_words) * sizeof(*job->seen));
+	for (uint32_t i = job->sample_count; i < samples; i++)
+		job->samples[i] = (struct job_sample){ .score = SCORE_NONE, .head = PLACE_NONE };
+	job->sample_count = samples;
+}
+
+void job_score(struct job *job, uint32_t id, float score)
+{
+	struct job_sample *sample = &job->samples[id];
+
+	job->scored += (score >= 0) - (sample->score >= 0);
+	job->score_sum += score_weight(score) - score_weight(sample->score);
+	sample->score = score;
+}
+
+void job_forget(struct job *job, uint32_t id)
+{
+	job_score(job, id, SCORE_NONE);
+}
+
+/* --- orders ------------------------------------------------------------------- */
+
+static int order_init(struct order *order, uint64_t epoch, const uint32_t *ids, uint32_t count)
+{
+	*order = (struct order){ .epoch = epoch, .count = count, .left = count };
+	order->ids = array_new(count, sizeof(*order->ids));
+	order->next = array_new(count, sizeof(*order->next));
+	order->consumed = array_new(bits_words(count), sizeof(*order->consumed));
+	if (!order->ids || !order->next || !order->consumed ||
+	    posset_init(&order->resident, count)) {
+		order_free(order);
+		return -ENOMEM;
+	}
+	memcpy(order->ids, ids, count * sizeof(*ids));
+	return 0;
+}
+
+/* Hangs the entries of an order that are not consumed behind the chains of their
+ * samples. All orders before it are linked already. */
+static void link_order(struct job *job, uint32_t slot)
+{
+	struct order *order = &job->orders[slot];
+
+	for (uint32_t i = 0; i < order->count; i++) {
+		struct job_sample *sample = &job->samples[order->ids[i]];
+		uint32_t place = place_make(slot, i);
+
+		if (bits_test(order->consumed, i))
+			continue;
+		if (sample->head == PLACE_NONE)
+			sample->head = place;
+		else
+			job->orders[place_slot(sample->tail)].next[place_index(sample->tail)] =
+				place;
+		sample->tail = place;
+		order->next[i] = PLACE_NONE;
+	}
+}
+
+/* Builds all chains anew: for the rare cases that are no plain append. */
+static void relink(struct job *job)
+{
+	for (uint32_t i = 0; i < job->sample_count; i++)
+		job->samples[i].head = PLACE_NONE;
+	for (unsigned i = 0; i < job->order_count; i++)
+		link_order(job, job->sequence[i]);
+	job->scan = PLACE_NONE;
+}
+
+/* Sorts the slots in use by epoch. */
+static void resequence(struct job *job)
+{
+	job->order_count = 0;
+	for (uint8_t slot = 0; slot < SCHED_ORDERS_MAX; slot++) {
+		unsigned at = job->order_count;
+
+		if (!job->orders[slot].count)
+			continue;
+		for (; at > 0; at--) {
+			uint8_t before = job->sequence[at - 1];
+
+			if (job->orders[before].epoch < job->orders[slot].epoch)
+				break;
+			job->sequence[at] = before;
+		}
+		job->sequence[at] = slot;
+		job->order_count++;
+	}
+	for (uint8_t i = 0; i < job->order_count; i++)
+		job->rank[job->sequence[i]] = i;
+}
+
+static struct order *find_order(struct job *job, uint64_t epoch)
+{
+	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
+		if (job->orders[i].count && job->orders[i].epoch == epoch)
+			return &job->orders[i];
+	return NULL;
+}
+
+static struct order *free_slot(struct job *job)
+{
+	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
+		if (!job->orders[i].count)
+			return &job->orders[i];
+	return NULL;
+}
+
+int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count)
+{
+	struct order *old = find_order(job, epoch);
+	struct order *slot = old ? old : free_slot(job);
+	struct order fresh = { 0 };
+	int rc;
+
+	if (epoch < job->epoch)
+		return -ERANGE;
+	if (count && !slot)
+		return -ENOSPC;
+	if (count) {
+		rc = order_init(&fresh, epoch, ids, count);
+		if (rc)
+			return rc;
+	}
+	if (!slot)
+		return 0;
+	order_free(slot);
+	*slot = fresh;
+	resequence(job);
+	if (!old && count && job->sequence[job->order_count - 1] == slot - job->orders)
+		link_order(job, (uint32_t)(slot - job->orders));
+	else
+		relink(job);
+	return 0;
+}
+
+int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
+{
+	*dropped = false;
+	if (epoch < job->epoch)
+		return -ERANGE;
+	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++) {
+		struct order *order = &job->orders[i];
+
+		if (!order->count || order->epoch >= epoch)
+			continue;
+		*dropped |= order->left > 0;
+		if (job->scan != PLACE_NONE && place_slot(job->scan) == i)
+			job->scan = PLACE_NONE;
+		order_free(order);
+	}
+	resequence(job);
+	if (*dropped)
+		relink(job);
+	if (epoch > job->epoch) {
+		memset(job->seen, 0, bits_words(job->sample_count) * sizeof(*job->seen));
+		job->covered = 0;
+	}
+	job->epoch = epoch;
+	return 0;
+}
+
+/* The order tells who comes next: have its data on the way before it is asked for. */
+static void prefetch_entry(const struct job *job, const struct order *order, uint32_t index)
+{
+	if (index < order->count)
+		__builtin_prefetch(&job->samples[order->ids[index]]);
+}
+
+void job_consume(struct job *job, uint32_t id)
+{
+	struct job_sample *sample = &job->samples[id];
+	struct order *order;
+	uint32_t index;
+
+	if (!bits_test(job->seen, id)) {
+		bits_set(job->seen, id);
+		job->covered++;
+	}
+	if (sample->head == PLACE_NONE)
+		return;
+	order = &job->orders[place_slot(sample->head)];
+	index = place_index(sample->head);
+	bits_set(order->consumed, index);
+	order->left--;
+	sample->head = order->next[index];
+	prefetch_entry(job, order, index + 8);
+}
+
+/* --- questions ---------------------------------------------------------------- */
+
+bool job_place_after(const struct job *job, uint32_t a, uint32_t b)
+{
+	uint8_t rank_a = job->rank[place_slot(a)];
+	uint8_t rank_b = job->rank[place_slot(b)];
+
+	if (rank_a != rank_b)
+		return rank_a > rank_b;
+	return place_index(a) > place_index(b);
+}
+
+double job_distance(const struct job *job, uint32_t place, float score)
+{
+	double before = 0, draws = job->sample_count, sum = (double)job->score_sum;
+	unsigned ranks = place == PLACE_NONE ? job->order_count : job->rank[place_slot(place)];
+
+	for (unsigned i = 0; i < ranks; i++)
+		before += job->orders[job->sequence[i]].left;
+	if (place != PLACE_NONE) {
+		const struct order *order = &job->orders[place_slot(place)];
+
+		return before + place_index(place) - (order->count - order->left);
+	}
+	if (job->order_count)
+		draws = job->orders[job->sequence[job->order_count - 1]].count;
+	if (sum == 0 || score < 0)
+		return before + draws;
+	return before + draws / (draws * ((double)score_weight(score) / sum) + 1);
+}
+
+uint64_t job_ahead(const struct job *job)
+{
+	uint64_t ahead = 0;
+
+	for (unsigned i = 0; i < job->order_count; i++)
+		ahead += job->orders[job->sequence[i]].left;
+	return ahead;
+}
+
+uint32_t job_scan(const struct job *job, uint32_t *scan, uint32_t *steps)
+{
+	unsigned rank = *scan == PLACE_NONE ? 0 : job->rank[place_slot(*scan)];
+	uint32_t index = *scan == PLACE_NONE ? 0 : place_index(*scan);
+
+	for (; rank < job->order_count; rank++, index = 0) {
+		uint32_t slot = job->sequence[rank];
+		const struct order *order = &job->orders[slot];
+
+		for (; index < order->count; index++) {
+			*scan = place_make(slot, index);
+			if (!*steps)
+				return PLACE_NONE;
+			--*steps;
+			if (!bits_test(order->consumed, index))
+				return *scan;
+		}
+		*scan = place_make(slot, order->count);
+	}
+	return PLACE_NONE;
+}
+
+/* --- self-check --------------------------------------------------------------- */
+
+static const char *check_order(const struct job *job, unsigned rank, uint32_t *cursor)
+{
+	uint32_t slot = job->sequence[rank];
+	const struct order *order = &job->orders[slot];
+	uint32_t left = 0;
+
+	if (job->rank[slot] != rank)
+		return "an order's rank does not match the sequence";
+	if (rank && job->orders[job->sequence[rank - 1]].epoch >= order->epoch)
+		return "orders are not sorted by epoch";
+	for (uint32_t i = 0; i < order->count; i++) {
+		uint32_t id = order->ids[i];
+
+		if (id >= job->sample_count)
+			return "an order names an unknown sample";
+		if (bits_test(order->consumed, i))
+			continue;
+		left++;
+		if (cursor[id] != place_make(slot, i))
+			return "a chain is not the unconsumed entries in sequence";
+		cursor[id] = order->next[i];
+	}
+	return left == order->left ? NULL : "an order's count of unconsumed entries is off";
+}
+
+static const char *check_chains(const struct job *job, uint32_t *cursor)
+{
+	for (uint32_t i = 0; i < job->sample_count; i++)
+		cursor[i] = job->samples[i].head;
+	for (unsigned rank = 0; rank < job->order_count; rank++) {
+		const char *wrong = check_order(job, rank, cursor);
+
+		if (wrong)
+			return wrong;
+	}
+	for (uint32_t i = 0; i < job->sample_count; i++)
+		if (cursor[i] != PLACE_NONE)
+			return "a chain goes on past the orders";
+	return NULL;
+}
+
+const char *job_check(const struct job *job)
+{
+	uint32_t *cursor = array_new(job->sample_count, sizeof(*cursor));
+	uint32_t scored = 0, covered = 0;
+	uint64_t sum = 0;
+	const char *wrong;
+
+	if (!cursor)
+		return "no memory for the check";
+	wrong = check_chains(job, cursor);
+	free(cursor);
+	if (wrong)
+		return wrong;
+	for (uint32_t i = 0; i < job->sample_count; i++) {
+		scored += job->samples[i].score >= 0;
+		sum += score_weight(job->samples[i].score);
+		covered += bits_test(job->seen, i);
+	}
+	if (scored != job->scored || sum != job->score_sum)
+		return "a job's scores do not add up";
+	return covered == job->covered ? NULL : "a job's coverage is off";
+}

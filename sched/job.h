@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A job: one training's scores, and the horizon, which is what its announced orders
+ * still expect.
+ *
+ * A `place` names one entry of one order: the order's slot in the upper two bits, the
+ * index below. All entries of one sample that are still ahead form a chain through
+ * `next`, soonest first, across orders; `head` is the sample's next use. Consuming an
+ * access is one step along the chain, wherever in the order it stands, so readers that
+ * overtake each other cost nothing extra.
+ */
+#ifndef SHADE_JOB_H
+#define SHADE_JOB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "posset.h"
+#include "shade/sched.h"
+
+#define PLACE_NONE UINT32_MAX
+#define SCORE_NONE (-1.0f)
+
+struct order {
+	uint64_t epoch;
+	uint32_t count; /* 0: the slot is free */
+	uint32_t left;	/* not consumed yet */
+	uint32_t *ids;
+	uint32_t *next;		/* place of the same sample's following entry */
+	uint64_t *consumed;	/* bitmap */
+	struct posset resident; /* kept by the policy: entries that are next uses of residents */
+};
+
+struct job_sample {
+	float score;
+	uint32_t head; /* place of the first entry ahead */
+	uint32_t tail; /* place of the last; garbage while head is PLACE_NONE */
+};
+
+struct job {
+	struct job_sample *samples;
+	uint64_t *seen; /* bitmap: read since the epoch began */
+	uint32_t sample_count;
+	uint32_t covered;
+	uint32_t scored;
+	uint64_t score_sum; /* of score_weight(): exact, whatever the sequence of updates */
+	uint64_t epoch;
+	struct order orders[SCHED_ORDERS_MAX];
+	uint8_t sequence[SCHED_ORDERS_MAX]; /* slots, by epoch */
+	uint8_t rank[SCHED_ORDERS_MAX];	    /* inverse of sequence */
+	uint8_t order_count;
+	uint32_t scan; /* prefetch: first place not looked at; PLACE_NONE: from the start */
+};
+
+static inline uint32_t place_slot(uint32_t place)
+{
+	return place >> 30;
+}
+
+static inline uint32_t place_index(uint32_t place)
+{
+	return place & ((1u << 30) - 1);
+}
+
+static inline uint32_t place_make(uint32_t slot, uint32_t index)
+{
+	return slot << 30 | index;
+}
+
+int job_init(struct job *job, uint32_t samples);
+void job_free(struct job *job);
+/* Makes room for `samples`, without making them known. 0 or -ENOMEM. */
+int job_reserve(struct job *job, uint32_t samples);
+/* After job_reserve(): the ids below `samples` are known. */
+void job_grow(struct job *job, uint32_t samples);
+
+void job_score(struct job *job, uint32_t id, float score);
+/* Takes an order, whole. The ids are valid. -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
+int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
+/* 0, or -ERANGE for a past epoch. `*dropped`: unconsumed entries went away. */
+int job_epoch(struct job *job, uint64_t epoch, bool *dropped);
+/* One access: marks the sample as seen and steps along its chain. */
+void job_consume(struct job *job, uint32_t id);
+/* Forgets the score. Its entries in orders stay: whether they come is not known. */
+void job_forget(struct job *job, uint32_t id);
+
+/* Whether entry `a` comes after entry `b`. */
+bool job_place_after(const struct job *job, uint32_t a, uint32_t b);
+/* Accesses of this job until its entry at `place`, or with PLACE_NONE until a sample of
+ * this score is expected beyond the horizon. */
+double job_distance(const struct job *job, uint32_t place, float score);
+uint64_t job_ahead(const struct job *job);
+/* The next entry that was not consumed, from place `*scan` on (PLACE_NONE: the start).
+ * Looks at `*steps` entries at most and counts them down. Returns its place and sets
+ * `*scan` to it, or PLACE_NONE with `*scan` where to go on. */
+uint32_t job_scan(const struct job *job, uint32_t *scan, uint32_t *steps);
+
+const char *job_check(const struct job *job);
+
+#endif

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * pads: SHADE's idea within bounds. An epoch is put together as a count for each sample:
+ *
+ *   1. What must come comes once: samples that were never scored, and the share of all
+ *      samples whose turn it is, a different one in each of `cover_epochs` epochs.
+ *   2. The rest is drawn by score. Residents that were drawn are repeated `rep` times,
+ *      the others make way for that, and nobody gets more than `max_repeats`.
+ *   3. All of it is shuffled together, and each rank takes every world-th entry.
+ *
+ * Counts do not depend on the sequence in which they were added up, so this can be done
+ * in parallel with the same result.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "array.h"
+#include "draw.h"
+#include "multinomial.h"
+
+struct mixed {
+	const struct pads_request *request;
+	struct multinomial weights;
+	uint32_t *counts;	 /* entries of each sample so far */
+	struct draw_list must;	 /* candidates for step 1 */
+	struct draw_list choice; /* candidates for the rest */
+	struct draw_list whole;
+};
+
+static int mixed_init(struct mixed *m, const struct pads_request *request)
+{
+	size_t draws = request->draws, samples = request->samples;
+	int rc = multinomial_init(&m->weights, request->scores, request->samples, -1);
+
+	m->request = request;
+	m->counts = array_new(samples, sizeof(*m->counts));
+	if (!rc && !m->counts)
+		rc = -ENOMEM;
+	if (!rc)
+		rc = draw_list_init(&m->must, samples);
+	if (!rc)
+		rc = draw_list_init(&m->choice, (size_t)((double)draws * request->rep) + samples);
+	if (!rc)
+		rc = draw_list_init(&m->whole, draws);
+	return rc;
+}
+
+static void mixed_free(struct mixed *m)
+{
+	multinomial_free(&m->weights);
+	free(m->counts);
+	draw_list_free(&m->must);
+	draw_list_free(&m->choice);
+	draw_list_free(&m->whole);
+}
+
+/* Which of the epochs 0 to cover_epochs-1, and again each cover_epochs later, must have
+ * the sample. */
+static bool is_its_turn(const struct pads_request *request, uint32_t id)
+{
+	struct philox_stream stream = { request->seed, 0, PHILOX_COVER };
+
+	return philox_u32(stream, id) % request->cover_epochs ==
+	       request->epoch % request->cover_epochs;
+}
+
+/* Step 1. If there are more than fit, unseen samples go first. */
+static void take_must(struct mixed *m)
+{
+	const struct pads_request *request = m->request;
+	struct philox_stream stream = draw_stream(request, PHILOX_CHOOSE);
+
+	for (uint32_t id = 0; id < request->samples; id++) {
+		bool unseen = draw_is_unseen(request, id);
+
+		if (unseen || is_its_turn(request, id))
+			draw_list_add(&m->must, philox_u32(stream, id) >> 1 | !unseen << 31, id);
+	}
+	draw_list_sort(&m->must);
+	for (size_t i = 0; i < m->must.count && i < request->draws; i++) {
+		uint32_t id = draw_list_id(&m->must, i);
+
+		m->counts[id]++;
+		draw_list_add(&m->whole, 0, id);
+	}
+}
+
+/* How often a resident comes that was drawn `drawn` times: fractions by chance. */
+static uint32_t repeated(const struct mixed *m, uint32_t id, uint32_t drawn)
+{
+	double times = (double)drawn * m->request->rep;
+
+	if (!draw_is_resident(m->request, id))
+		return drawn;
+	return (uint32_t)(times + philox_unit(draw_stream(m->request, PHILOX_ROUND), id));
+}
+
+static uint32_t room_of(const struct mixed *m, uint32_t id)
+{
+	return m->request->max_repeats - m->counts[id];
+}
+
+/* Takes up to `want` of the candidates, by chance. */
+static void take_choice(struct mixed *m, size_t want, uint64_t purpose_index)
+{
+	struct philox_stream stream = draw_stream(m->request, PHILOX_CHOOSE);
+
+	stream.seed += purpose_index << 32;
+	draw_list_shuffle(&m->choice, stream);
+	for (size_t i = 0; i < m->choice.count && i < want; i++) {
+		uint32_t id = draw_list_id(&m->choice, i);
+
+		m->counts[id]++;
+		draw_list_add(&m->whole, 0, id);
+	}
+	m->choice.count = 0;
+}
+
+/* Candidates: what was drawn of the residents, or of the others. */
+static void gather(struct mixed *m, const uint32_t *drawn, bool resident)
+{
+	for (uint32_t id = 0; id < m->request->samples; id++) {
+		uint32_t entries;
+
+		if (!drawn[id] || draw_is_resident(m->request, id) != resident)
+			continue;
+		entries = repeated(m, id, drawn[id]);
+		if (entries > room_of(m, id))
+			entries = room_of(m, id);
+		while (entries-- > 0)
+			draw_list_add(&m->choice, 0, id);
+	}
+}
+
+static size_t missing(const struct mixed *m)
+{
+	return m->request->draws - m->whole.count;
+}
+
+/* Step 2. */
+static int take_drawn(struct mixed *m)
+{
+	struct philox_stream stream = draw_stream(m->request, PHILOX_DRAW);
+	uint32_t *drawn = array_new(m->request->samples, sizeof(*drawn));
+	size_t draws = missing(m);
+
+	if (!drawn)
+		return -ENOMEM;
+	for (size_t i = 0; i < draws; i++)
+		drawn[multinomial_pick(&m->weights, philox_u64(stream, i))]++;
+	gather(m, drawn, true);
+	take_choice(m, missing(m), 1);
+	gather(m, drawn, false);
+	take_choice(m, missing(m), 2);
+	free(drawn);
+	return 0;
+}
+
+/* What the bound on repeats has left open goes to whoever has room, round by round. */
+static void fill_up(struct mixed *m)
+{
+	for (uint64_t round = 3; missing(m) > 0; round++) {
+		for (uint32_t id = 0; id < m->request->samples; id++)
+			if (room_of(m, id) > 0)
+				draw_list_add(&m->choice, 0, id);
+		take_choice(m, missing(m), round);
+	}
+}
+
+int draw_pads(const struct pads_request *request, uint32_t *order)
+{
+	struct mixed m = { 0 };
+	int rc = mixed_init(&m, request);
+
+	if (!rc) {
+		take_must(&m);
+		rc = take_drawn(&m);
+	}
+	if (!rc) {
+		fill_up(&m);
+		draw_list_shuffle(&m.whole, draw_stream(request, PHILOX_SHUFFLE));
+		draw_take_part(request, &m.whole, order);
+	}
+	mixed_free(&m);
+	return rc;
+}
+
+/* Expected entries by the three steps above, without the bound on repeats. */
+static void expected_weights(const struct mixed *m, float *weights)
+{
+	const struct pads_request *r = m->request;
+	double draws = (double)missing(m), hits = 0, others = 0, rep = r->rep;
+
+	for (uint32_t id = 0; id < r->samples; id++)
+		if (draw_is_resident(r, id))
+			hits += draws * multinomial_share(&m->weights, id);
+	if (hits * rep >= draws)
+		rep = hits > 0 ? draws / hits : rep;
+	else
+		others = (draws - hits * rep) / (draws - hits);
+	for (uint32_t id = 0; id < r->samples; id++) {
+		double must = draw_is_unseen(r, id) ? 1 : 1.0 / r->cover_epochs;
+		double drawn = draws * multinomial_share(&m->weights, id);
+		double times = draw_is_resident(r, id) ? rep : others;
+
+		weights[id] = (float)((double)r->draws / r->samples / (must + drawn * times));
+	}
+}
+
+int pads_weights(const struct pads_request *request, float *weights)
+{
+	struct pads_request r = *request;
+	struct mixed m = { 0 };
+	int rc = draw_complete(&r);
+
+	if (rc || r.mode != PADS_PADS)
+		return -EINVAL;
+	rc = mixed_init(&m, &r);
+	if (!rc) {
+		take_must(&m);
+		expected_weights(&m, weights);
+	}
+	mixed_free(&m);
+	return rc;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * app: SHADE's adaptive priority-aware prediction. A sample's priority is (score,
+ * frequency), compared in that order; the ghost part, the priority of samples that are
+ * not resident, is in the job's scores and the sample's frequency.
+ *
+ * Miss with room: admit. Miss without: the smallest priority leaves, but only for a
+ * strictly greater one; a sample that was never scored passes through.
+ */
+#include <string.h>
+
+#include "policy_heap.h"
+
+/* Scores are not negative, so their bits compare as they do. */
+static uint64_t priority(const struct sched *s, uint32_t id)
+{
+	float score = sched_best_score(s, id);
+	uint32_t bits;
+
+	if (score < 0)
+		return s->samples[id].frequency;
+	memcpy(&bits, &score, sizeof(bits));
+	/* One more, so that a score of 0 is above no score at all. */
+	return (uint64_t)(bits + 1) << 32 | s->samples[id].frequency;
+}
+
+static void enter(struct sched *s, uint32_t id)
+{
+	heap_insert(policy_heap(s), policy_heap_slots(s), id, priority(s, id));
+}
+
+static void rekey(struct sched *s, uint32_t id)
+{
+	heap_rekey(policy_heap(s), policy_heap_slots(s), id, priority(s, id));
+}
+
+static uint32_t victim(struct sched *s, uint32_t newcomer)
+{
+	const struct heap *heap = policy_heap(s);
+
+	if (!heap->count)
+		return SAMPLE_NONE;
+	if (newcomer == SAMPLE_NONE)
+		return heap->entries[0].id;
+	if (sched_best_score(s, newcomer) < 0 || priority(s, newcomer) <= heap->entries[0].key)
+		return SAMPLE_NONE;
+	return heap->entries[0].id;
+}
+
+static void rebuild(struct sched *s)
+{
+	for (uint32_t id = sched_next_resident(s, 0); id != SAMPLE_NONE;
+	     id = sched_next_resident(s, id + 1))
+		if (sample_may_leave(&s->samples[id]))
+			rekey(s, id);
+}
+
+static const char *check(const struct sched *s)
+{
+	const struct heap *heap = policy_heap(s);
+
+	for (uint32_t i = 0; i < heap->count; i++)
+		if (heap->entries[i].key != priority(s, heap->entries[i].id))
+			return "a priority in the heap is not the sample's";
+	return policy_heap_check(s);
+}
+
+const struct policy policy_app = {
+	.name = "app",
+	.summary = "SHADE: by score, then frequency",
+	.state_bytes = sizeof(struct heap),
+	.sample_bytes = sizeof(uint32_t),
+	.reserve = policy_heap_reserve,
+	.finish = policy_heap_finish,
+	.enter = enter,
+	.leave = policy_heap_leave,
+	.touch = rekey,
+	.rescore = rekey,
+	.victim = victim,
+	.rebuild = rebuild,
+	.check = check,
+};

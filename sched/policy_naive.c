@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * shade-naive: what `shade` says, done without any of its structures, as the reference
+ * that it is tested against. The next use is found by reading the orders from the
+ * start, the victim by looking at every resident, each time.
+ */
+#include "bits.h"
+#include "use.h"
+
+/* The first entry of `id` that was not consumed, read off the orders themselves. */
+static uint32_t find_place(const struct job *job, uint32_t id)
+{
+	for (unsigned rank = 0; rank < job->order_count; rank++) {
+		const struct order *order = &job->orders[job->sequence[rank]];
+
+		for (uint32_t i = 0; i < order->count; i++)
+			if (order->ids[i] == id && !bits_test(order->consumed, i))
+				return place_make(job->sequence[rank], i);
+	}
+	return PLACE_NONE;
+}
+
+static struct use nearest(const struct sched *s, uint32_t id)
+{
+	struct use best = { 0 };
+
+	for (uint32_t job = 0; job < s->job_end; job++) {
+		struct use use;
+
+		if (!s->jobs[job])
+			continue;
+		use = (struct use){ .job = job,
+				    .place = find_place(s->jobs[job], id),
+				    .score = s->jobs[job]->samples[id].score };
+		if (use.score < 0)
+			use.score = 0;
+		if (job == 0 || use_before(s, use, best))
+			best = use;
+	}
+	return best;
+}
+
+/* Among those who are nearest in `job`, who is farthest; the smallest id at a tie. */
+static uint32_t farthest_in_job(const struct sched *s, uint32_t job, struct use *farthest)
+{
+	uint32_t found = SAMPLE_NONE;
+
+	for (uint32_t id = 0; id < s->sample_count; id++) {
+		struct use use;
+
+		if (!sample_may_leave(&s->samples[id]) ||
+		    *(uint8_t *)sched_policy_sample(s, id) != 1)
+			continue;
+		use = nearest(s, id);
+		if (use.job != job || (found != SAMPLE_NONE && !use_before(s, *farthest, use)))
+			continue;
+		found = id;
+		*farthest = use;
+	}
+	return found;
+}
+
+static uint32_t victim(struct sched *s, uint32_t newcomer)
+{
+	struct use farthest = { 0 };
+	uint32_t found = SAMPLE_NONE;
+
+	for (uint32_t job = 0; job < s->job_end; job++) {
+		struct use use = { 0 };
+		uint32_t id = s->jobs[job] ? farthest_in_job(s, job, &use) : SAMPLE_NONE;
+
+		if (id == SAMPLE_NONE)
+			continue;
+		if (found != SAMPLE_NONE && !use_before(s, farthest, use))
+			continue;
+		found = id;
+		farthest = use;
+	}
+	if (found != SAMPLE_NONE && newcomer != SAMPLE_NONE &&
+	    !use_before(s, nearest(s, newcomer), farthest))
+		return SAMPLE_NONE;
+	return found;
+}
+
+static void enter(struct sched *s, uint32_t id)
+{
+	*(uint8_t *)sched_policy_sample(s, id) = 1;
+}
+
+static void leave(struct sched *s, uint32_t id)
+{
+	*(uint8_t *)sched_policy_sample(s, id) = 0;
+}
+
+static const char *check(const struct sched *s)
+{
+	for (uint32_t id = 0; id < s->sample_count; id++)
+		if (sample_may_leave(&s->samples[id]) !=
+		    (*(uint8_t *)sched_policy_sample(s, id) == 1))
+			return "the members are not the residents";
+	return NULL;
+}
+
+const struct policy policy_naive = {
+	.name = "shade-naive",
+	.summary = "the slow reference of shade",
+	.reference = true,
+	.follows_orders = true,
+	.sample_bytes = 1,
+	.enter = enter,
+	.leave = leave,
+	.victim = victim,
+	.check = check,
+};

@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The core: which state each sample is in, what its bytes cost, and in what sequence the
+ * policy is asked. Reserved bytes count like resident ones, so concurrent fetches never
+ * overcommit the capacity.
+ *
+ * Nothing here fails half-way: whatever must be allocated is allocated before the first
+ * change.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "array.h"
+#include "bits.h"
+#include "core.h"
+
+#define PREFETCH_STEPS 4096 /* order entries looked at in one sched_prefetch() */
+
+static uint64_t held_bytes(const struct sched *s)
+{
+	return s->stats.resident_bytes + s->stats.reserved_bytes;
+}
+
+static uint32_t held_samples(const struct sched *s)
+{
+	return s->stats.resident_samples + s->reserved_count;
+}
+
+static struct job *find_job(const struct sched *s, uint32_t job)
+{
+	return job < SCHED_JOBS_MAX ? s->jobs[job] : NULL;
+}
+
+float sched_best_score(const struct sched *s, uint32_t id)
+{
+	float best = SCORE_NONE;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && s->jobs[i]->samples[id].score > best)
+			best = s->jobs[i]->samples[id].score;
+	return best;
+}
+
+/* --- policies ----------------------------------------------------------------- */
+
+static int policy_reserve(struct sched *s, uint32_t held)
+{
+	return s->policy->reserve ? s->policy->reserve(s, held) : 0;
+}
+
+static void policy_finish(struct sched *s)
+{
+	if (s->policy->finish)
+		s->policy->finish(s);
+	free(s->policy_state);
+	free(s->policy_samples);
+	s->policy_state = NULL;
+	s->policy_samples = NULL;
+}
+
+/* Sets up `policy` for the samples that are known and held. On failure the handle has
+ * no policy data and the caller puts the old one back. */
+static int policy_start(struct sched *s, const struct policy *policy)
+{
+	s->policy = policy;
+	s->policy_state = calloc(1, policy->state_bytes ? policy->state_bytes : 1);
+	s->policy_samples = array_new(s->sample_room, policy->sample_bytes);
+	if (!s->policy_state || !s->policy_samples || policy_reserve(s, held_samples(s) + 1)) {
+		policy_finish(s);
+		return -ENOMEM;
+	}
+	memset(s->policy_samples, 0xff, (size_t)s->sample_count * policy->sample_bytes);
+	if (policy->epoch)
+		policy->epoch(s);
+	return 0;
+}
+
+static void enter(struct sched *s, uint32_t id)
+{
+	if (sample_may_leave(&s->samples[id]))
+		s->policy->enter(s, id);
+}
+
+static void leave(struct sched *s, uint32_t id)
+{
+	if (sample_may_leave(&s->samples[id]))
+		s->policy->leave(s, id);
+}
+
+static void rebuild(struct sched *s)
+{
+	if (s->policy->rebuild)
+		s->policy->rebuild(s);
+}
+
+int sched_set_policy(struct sched *s, const char *name)
+{
+	const struct policy *policy = name ? policy_find(name) : policy_default();
+	struct sched old = *s;
+	uint32_t id;
+	int rc;
+
+	if (!policy)
+		return -EINVAL;
+	if (policy == s->policy)
+		return 0;
+	rc = policy_start(s, policy);
+	if (rc) {
+		*s = old;
+		return rc;
+	}
+	/* Least valuable first, so that policies that go by sequence begin with a good one. */
+	while ((id = old.policy->victim(&old, SAMPLE_NONE)) != SAMPLE_NONE) {
+		old.policy->leave(&old, id);
+		policy->enter(s, id);
+	}
+	policy_finish(&old);
+	return 0;
+}
+
+const char *sched_policy(const struct sched *s)
+{
+	return s->policy->name;
+}
+
+/* --- the handle --------------------------------------------------------------- */
+
+int sched_create(struct sched **out, uint64_t capacity_bytes, const char *name)
+{
+	const struct policy *policy = name ? policy_find(name) : policy_default();
+	struct sched *s;
+	uint32_t job;
+
+	if (!policy)
+		return -EINVAL;
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -ENOMEM;
+	s->stats.capacity_bytes = capacity_bytes;
+	if (policy_start(s, policy)) {
+		free(s);
+		return -ENOMEM;
+	}
+	if (sched_job_begin(s, &job)) {
+		sched_destroy(s);
+		return -ENOMEM;
+	}
+	*out = s;
+	return 0;
+}
+
+void sched_destroy(struct sched *s)
+{
+	if (!s)
+		return;
+	policy_finish(s);
+	for (unsigned i = 0; i < s->job_end; i++) {
+		if (s->jobs[i])
+			job_free(s->jobs[i]);
+		free(s->jobs[i]);
+	}
+	free(s->samples);
+	free(s->resident);
+	free(s);
+}
+
+static int reserve_samples(struct sched *s, uint32_t room)
+{
+	int rc = array_resize((void **)&s->samples, room, sizeof(*s->samples));
+
+	if (!rc)
+		rc = array_resize((void **)&s->resident, bits_words(room), sizeof(*s->resident));
+	if (!rc)
+		rc = array_resize(&s->policy_samples, room, s->policy->sample_bytes);
+	for (unsigned i = 0; i < s->job_end && !rc; i++)
+		if (s->jobs[i])
+			rc = job_reserve(s->jobs[i], room);
+	return rc;
+}
+
+int sched_grow(struct sched *s, uint32_t samples)
+{
+	uint32_t old = s->sample_count;
+	size_t old_words = bits_words(old);
+
+	if (samples > SCHED_SAMPLES_MAX)
+		return -ERANGE;
+	if (samples <= old)
+		return 0;
+	if (samples > s->sample_room) {
+		size_t room = array_room(s->sample_room, samples);
+		int rc = reserve_samples(s, (uint32_t)room);
+
+		if (rc)
+			return rc;
+		s->sample_room = (uint32_t)room;
+	}
+	memset(s->samples + old, 0, (samples - old) * sizeof(*s->samples));
+	memset(s->resident + old_words, 0,
+	       (bits_words(samples) - old_words) * sizeof(*s->resident));
+	memset(sched_policy_sample(s, old), 0xff,
+	       (size_t)(samples - old) * s->policy->sample_bytes);
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			job_grow(s->jobs[i], samples);
+	s->sample_count = samples;
+	return 0;
+}
+
+int sched_size(struct sched *s, uint32_t id, uint64_t size)
+{
+	struct sample *sample;
+
+	if (id >= s->sample_count)
+		return -ERANGE;
+	sample = &s->samples[id];
+	if (sample->state == SAMPLE_ABSENT)
+		sample->size = size;
+	sample->flags |= SAMPLE_SIZED;
+	return 0;
+}
+
+/* --- states and bytes ---------------------------------------------------------- */
+
+static void set_flag(struct sched *s, uint32_t id, uint8_t flag)
+{
+	struct sample *sample = &s->samples[id];
+	uint64_t bytes = sample->state == SAMPLE_ABSENT ? 0 : sample->size;
+
+	if (sample->flags & flag)
+		return;
+	sample->flags |= flag;
+	if (flag == SAMPLE_PINNED)
+		s->stats.pinned_bytes += bytes;
+	if (flag == SAMPLE_PREFETCHED)
+		s->stats.prefetched_bytes += bytes;
+}
+
+static void clear_flag(struct sched *s, uint32_t id, uint8_t flag)
+{
+	struct sample *sample = &s->samples[id];
+	uint64_t bytes = sample->state == SAMPLE_ABSENT ? 0 : sample->size;
+
+	if (!(sample->flags & flag))
+		return;
+	sample->flags &= (uint8_t)~flag;
+	if (flag == SAMPLE_PINNED)
+		s->stats.pinned_bytes -= bytes;
+	if (flag == SAMPLE_PREFETCHED)
+		s->stats.prefetched_bytes -= bytes;
+}
+
+static void reserve_sample(struct sched *s, uint32_t id)
+{
+	struct sample *sample = &s->samples[id];
+
+	sample->state = SAMPLE_RESERVED;
+	s->reserved_count++;
+	s->stats.reserved_bytes += sample->size;
+	if (sample->flags & SAMPLE_PINNED)
+		s->stats.pinned_bytes += sample->size;
+}
+
+static void unreserve_sample(struct sched *s, uint32_t id)
+{
+	s->reserved_count--;
+	s->stats.reserved_bytes -= s->samples[id].size;
+}
+
+/* The sample, reserved or resident, holds its bytes no more. */
+static void release_sample(struct sched *s, uint32_t id)
+{
+	struct sample *sample = &s->samples[id];
+
+	clear_flag(s, id, SAMPLE_PREFETCHED);
+	if (sample->flags & SAMPLE_PINNED)
+		s->stats.pinned_bytes -= sample->size;
+	sample->state = SAMPLE_ABSENT;
+}
+
+/* Takes a resident out of the books; the policy has let it go already. */
+static void drop_resident(struct sched *s, uint32_t id)
+{
+	release_sample(s, id);
+	bits_clear(s->resident, id);
+	s->stats.resident_samples--;
+	s->stats.resident_bytes -= s->samples[id].size;
+}
+
+/* Finds who leaves so that `id` fits. Returns how many victims, which have left, or -1
+ * if it cannot or should not be: then everybody is where they were. A pinned newcomer
+ * is worth anybody's place. */
+static int make_room(struct sched *s, uint32_t id)
+{
+	const struct policy *policy = s->policy;
+	const struct sample *sample = &s->samples[id];
+	uint32_t judged = sample->flags & SAMPLE_PINNED ? SAMPLE_NONE : id;
+	uint64_t held = held_bytes(s), capacity = s->stats.capacity_bytes;
+	uint32_t count = 0;
+
+	if (sample->size > capacity)
+		return -1;
+	while (held > capacity - sample->size) {
+		uint32_t victim = SAMPLE_NONE;
+
+		if (count < SCHED_VICTIMS_MAX)
+			victim = policy->victim(s, judged);
+		if (victim == SAMPLE_NONE)
+			goto put_back;
+		policy->leave(s, victim);
+		held -= s->samples[victim].size;
+		s->victims[count++] = victim;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		drop_resident(s, s->victims[i]);
+	s->stats.evictions += count;
+	return (int)count;
+
+put_back:
+	while (count > 0)
+		(policy->restore ? policy->restore : policy->enter)(s, s->victims[--count]);
+	return -1;
+}
+
+static void admit_or_bypass(struct sched *s, uint32_t id, struct sched_verdict *verdict)
+{
+	int victims = make_room(s, id);
+
+	if (victims < 0) {
+		verdict->action = SCHED_BYPASS;
+		return;
+	}
+	reserve_sample(s, id);
+	verdict->action = SCHED_ADMIT;
+	verdict->victim_count = (uint32_t)victims;
+}
+
+/* --- what happens --------------------------------------------------------------- */
+
+/* Whose access this is, if the caller does not know: the job's that expects the sample
+ * soonest. */
+static struct job *soonest_job(const struct sched *s, uint32_t id)
+{
+	struct job *best = s->jobs[0];
+	double soonest = INFINITY;
+
+	for (unsigned i = 0; i < s->job_end; i++) {
+		struct job *job = s->jobs[i];
+		double distance;
+
+		if (!job || job->samples[id].head == PLACE_NONE)
+			continue;
+		distance = job_distance(job, job->samples[id].head, 0);
+		if (distance < soonest) {
+			soonest = distance;
+			best = job;
+		}
+	}
+	return best;
+}
+
+static void count_miss(struct sched *s, const struct sched_verdict *verdict, uint64_t size)
+{
+	if (verdict->action == SCHED_ADMIT)
+		s->stats.admissions++;
+	else
+		s->stats.bypasses++;
+	s->stats.bytes_missed += size;
+}
+
+static void count_hit(struct sched *s, uint32_t id)
+{
+	s->stats.hits++;
+	if (s->samples[id].flags & SAMPLE_PREFETCHED)
+		s->stats.hits_prefetched++;
+	clear_flag(s, id, SAMPLE_PREFETCHED);
+}
+
+int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
+		 struct sched_verdict *verdict)
+{
+	struct sample *sample;
+	struct job *job;
+
+	if (id >= s->sample_count)
+		return -ERANGE;
+	sample = &s->samples[id];
+	__builtin_prefetch(sample);
+	__builtin_prefetch(sched_policy_sample(s, id));
+	job = job_id == SCHED_JOB_ANY ? soonest_job(s, id) : find_job(s, job_id);
+	if (!job)
+		return -ERANGE;
+	if (sample->state == SAMPLE_ABSENT && policy_reserve(s, held_samples(s) + 1))
+		return -ENOMEM;
+
+	*verdict = (struct sched_verdict){ .victims = s->victims };
+	s->stats.accesses++;
+	sample->frequency += sample->frequency < UINT32_MAX;
+	job_consume(job, id);
+	switch ((enum sample_state)sample->state) {
+	case SAMPLE_RESIDENT:
+		verdict->action = SCHED_HIT;
+		count_hit(s, id);
+		if (s->policy->touch && sample_may_leave(sample))
+			s->policy->touch(s, id);
+		break;
+	case SAMPLE_RESERVED:
+		verdict->action = SCHED_JOIN;
+		s->stats.joins++;
+		clear_flag(s, id, SAMPLE_PREFETCHED);
+		break;
+	case SAMPLE_ABSENT:
+		sample->size = size;
+		sample->flags |= SAMPLE_SIZED;
+		admit_or_bypass(s, id, verdict);
+		count_miss(s, verdict, size);
+		break;
+	}
+	return 0;
+}
+
+int sched_commit(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count || s->samples[id].state != SAMPLE_RESERVED)
+		return -ERANGE;
+	unreserve_sample(s, id);
+	s->samples[id].state = SAMPLE_RESIDENT;
+	bits_set(s->resident, id);
+	s->stats.resident_samples++;
+	s->stats.resident_bytes += s->samples[id].size;
+	enter(s, id);
+	return 0;
+}
+
+int sched_cancel(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count || s->samples[id].state != SAMPLE_RESERVED)
+		return -ERANGE;
+	unreserve_sample(s, id);
+	release_sample(s, id);
+	s->stats.cancels++;
+	return 0;
+}
+
+/* --- ahead of the readers -------------------------------------------------------- */
+
+int sched_warm(struct sched *s, uint32_t id, uint64_t size, struct sched_verdict *verdict)
+{
+	struct sample *sample;
+
+	if (id >= s->sample_count)
+		return -ERANGE;
+	if (policy_reserve(s, held_samples(s) + 1))
+		return -ENOMEM;
+	*verdict = (struct sched_verdict){ .victims = s->victims };
+	sample = &s->samples[id];
+	if (sample->state != SAMPLE_ABSENT) {
+		verdict->action = sample->state == SAMPLE_RESIDENT ? SCHED_HIT : SCHED_JOIN;
+		return 0;
+	}
+	sample->size = size;
+	sample->flags |= SAMPLE_SIZED;
+	admit_or_bypass(s, id, verdict);
+	s->stats.prefetches += verdict->action == SCHED_ADMIT;
+	return 0;
+}
+
+/* The next absent sample of this job's orders that could be held at all, or
+ * SAMPLE_NONE. The scan stops at it, so that the next call comes back to it. */
+static uint32_t next_absent(struct sched *s, struct job *job)
+{
+	uint32_t steps = PREFETCH_STEPS, place;
+
+	while ((place = job_scan(job, &job->scan, &steps)) != PLACE_NONE) {
+		uint32_t id = job->orders[place_slot(place)].ids[place_index(place)];
+		const struct sample *sample = &s->samples[id];
+
+		if (sample->state == SAMPLE_ABSENT && sample->flags & SAMPLE_SIZED &&
+		    sample->size <= s->stats.capacity_bytes)
+			return id;
+		job->scan = place + 1;
+	}
+	return SAMPLE_NONE;
+}
+
+static bool prefetch_job(struct sched *s, struct job *job, uint64_t budget_bytes, uint32_t *id,
+			 struct sched_verdict *verdict)
+{
+	uint64_t size;
+
+	*id = next_absent(s, job);
+	if (*id == SAMPLE_NONE)
+		return false;
+	size = s->samples[*id].size;
+	if (size > budget_bytes || s->stats.prefetched_bytes > budget_bytes - size)
+		return false;
+	admit_or_bypass(s, *id, verdict);
+	if (verdict->action != SCHED_ADMIT)
+		return false;
+	set_flag(s, *id, SAMPLE_PREFETCHED);
+	s->stats.prefetches++;
+	job->scan++;
+	return true;
+}
+
+int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_t *size,
+		   struct sched_verdict *verdict)
+{
+	*verdict = (struct sched_verdict){ .action = SCHED_BYPASS, .victims = s->victims };
+	if (!s->policy->follows_orders)
+		return 0;
+	if (policy_reserve(s, held_samples(s) + 1))
+		return -ENOMEM;
+	for (unsigned i = 0; i < s->job_end; i++) {
+		struct job *job;
+
+		s->next_job = (s->next_job + 1) % s->job_end;
+		job = s->jobs[s->next_job];
+		if (!job || !prefetch_job(s, job, budget_bytes, id, verdict))
+			continue;
+		*size = s->samples[*id].size;
+		return 1;
+	}
+	return 0;
+}
+
+/* --- jobs, scores, orders --------------------------------------------------------- */
+
+static void set_job(struct sched *s, uint32_t slot, struct job *job)
+{
+	s->jobs[slot] = job;
+	s->job_end = SCHED_JOBS_MAX;
+	while (s->job_end > 0 && !s->jobs[s->job_end - 1])
+		s->job_end--;
+}
+
+int sched_job_begin(struct sched *s, uint32_t *out)
+{
+	uint32_t slot = 0;
+	struct job *job;
+
+	while (slot < SCHED_JOBS_MAX && s->jobs[slot])
+		slot++;
+	if (slot == SCHED_JOBS_MAX)
+		return -ENOSPC;
+	job = malloc(sizeof(*job));
+	if (!job || job_init(job, 0)) {
+		free(job);
+		return -ENOMEM;
+	}
+	set_job(s, slot, job);
+	if (job_reserve(job, s->sample_room) || policy_reserve(s, held_samples(s) + 1)) {
+		set_job(s, slot, NULL);
+		job_free(job);
+		free(job);
+		return -ENOMEM;
+	}
+	job_grow(job, s->sample_count);
+	*out = slot;
+	return 0;
+}
+
+int sched_job_end(struct sched *s, uint32_t slot)
+{
+	struct job *job = find_job(s, slot);
+
+	if (!job || slot == 0)
+		return -ERANGE;
+	set_job(s, slot, NULL);
+	rebuild(s);
+	job_free(job);
+	free(job);
+	return 0;
+}
+
+int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
+{
+	struct job *job = find_job(s, job_id);
+
+	if (!job || id >= s->sample_count)
+		return -ERANGE;
+	if (!isfinite(score) || score < 0)
+		return -EINVAL;
+	job_score(job, id, score);
+	if (s->policy->rescore && sample_may_leave(&s->samples[id]))
+		s->policy->rescore(s, id);
+	return 0;
+}
+
+int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t *ids,
+		uint32_t count)
+{
+	struct job *job = find_job(s, job_id);
+	int rc;
+
+	if (!job || count > SCHED_ORDER_MAX)
+		return -ERANGE;
+	for (uint32_t i = 0; i < count; i++)
+		if (ids[i] >= s->sample_count)
+			return -ERANGE;
+	rc = job_order(job, epoch, ids, count);
+	if (!rc)
+		rebuild(s);
+	return rc;
+}
+
+int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
+{
+	struct job *job = find_job(s, job_id);
+	bool dropped;
+	int rc;
+
+	if (!job)
+		return -ERANGE;
+	rc = job_epoch(job, epoch, &dropped);
+	if (rc)
+		return rc;
+	if (dropped)
+		rebuild(s);
+	if (s->policy->epoch)
+		s->policy->epoch(s);
+	return 0;
+}
+
+/* --- by hand ---------------------------------------------------------------------- */
+
+int sched_pin(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count)
+		return -ERANGE;
+	leave(s, id);
+	set_flag(s, id, SAMPLE_PINNED);
+	return 0;
+}
+
+int sched_unpin(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count)
+		return -ERANGE;
+	if (!(s->samples[id].flags & SAMPLE_PINNED))
+		return 0;
+	clear_flag(s, id, SAMPLE_PINNED);
+	enter(s, id);
+	return 0;
+}
+
+int sched_evict(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count)
+		return -ERANGE;
+	if (s->samples[id].state != SAMPLE_RESIDENT)
+		return -ENOENT;
+	leave(s, id);
+	drop_resident(s, id);
+	return 0;
+}
+
+int sched_remove(struct sched *s, uint32_t id)
+{
+	if (id >= s->sample_count)
+		return -ERANGE;
+	if (s->samples[id].state == SAMPLE_RESERVED)
+		return -EBUSY;
+	(void)sched_evict(s, id);
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			job_forget(s->jobs[i], id);
+	s->samples[id] = (struct sample){ .state = SAMPLE_ABSENT };
+	return 0;
+}
+
+int sched_set_capacity(struct sched *s, uint64_t capacity_bytes)
+{
+	s->stats.capacity_bytes = capacity_bytes;
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			s->jobs[i]->scan = PLACE_NONE;
+	return 0;
+}
+
+uint32_t sched_trim(struct sched *s, uint32_t *victims, uint32_t max)
+{
+	uint32_t count = 0;
+
+	while (count < max && held_bytes(s) > s->stats.capacity_bytes) {
+		uint32_t victim = s->policy->victim(s, SAMPLE_NONE);
+
+		if (victim == SAMPLE_NONE)
+			break;
+		s->policy->leave(s, victim);
+		drop_resident(s, victim);
+		victims[count++] = victim;
+	}
+	s->stats.evictions += count;
+	return count;
+}
+
+/* --- questions -------------------------------------------------------------------- */
+
+bool sched_resident(const struct sched *s, uint32_t id)
+{
+	return id < s->sample_count && bits_test(s->resident, id);
+}
+
+uint32_t sched_next_resident(const struct sched *s, uint32_t from)
+{
+	size_t words = bits_words(s->sample_count);
+
+	for (size_t word = from / 64; word < words; word++) {
+		uint64_t bits = s->resident[word];
+
+		if (word == from / 64)
+			bits &= UINT64_MAX << (from & 63);
+		if (bits)
+			return (uint32_t)(word * 64 + (unsigned)__builtin_ctzll(bits));
+	}
+	return SAMPLE_NONE;
+}
+
+const uint64_t *sched_resident_bitmap(const struct sched *s)
+{
+	return s->resident;
+}
+
+float sched_get_score(const struct sched *s, uint32_t job_id, uint32_t id)
+{
+	const struct job *job = find_job(s, job_id);
+
+	return job && id < s->sample_count ? job->samples[id].score : SCORE_NONE;
+}
+
+uint32_t sched_get_frequency(const struct sched *s, uint32_t id)
+{
+	return id < s->sample_count ? s->samples[id].frequency : 0;
+}
+
+uint32_t sched_get_ahead(const struct sched *s, uint32_t job_id, uint32_t *ids, uint32_t max)
+{
+	const struct job *job = find_job(s, job_id);
+	uint32_t scan = PLACE_NONE, steps = UINT32_MAX, count = 0, place;
+
+	if (!job)
+		return 0;
+	while (count < max && (place = job_scan(job, &scan, &steps)) != PLACE_NONE) {
+		ids[count++] = job->orders[place_slot(place)].ids[place_index(place)];
+		scan++;
+	}
+	return count;
+}
+
+void sched_get_stats(const struct sched *s, struct sched_stats *stats)
+{
+	*stats = s->stats;
+	stats->samples = s->sample_count;
+}
+
+int sched_get_job_stats(const struct sched *s, uint32_t job_id, struct sched_job_stats *stats)
+{
+	const struct job *job = find_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	*stats = (struct sched_job_stats){
+		.epoch = job->epoch,
+		.order_ahead = job_ahead(job),
+		.covered = job->covered,
+		.scored = job->scored,
+	};
+	return 0;
+}

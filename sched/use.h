@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The one key of `shade`: when a sample is expected to be used next.
+ *
+ * Inside a job's horizon that is exact, an entry of an order. Beyond it is an estimate
+ * from the score: a higher one means sooner. With several jobs the nearest counts.
+ * Two uses in the same job compare exactly, by place or by score; uses in different
+ * jobs by how many accesses of their own job are in between.
+ */
+#ifndef SHADE_USE_H
+#define SHADE_USE_H
+
+#include "core.h"
+
+struct use {
+	uint32_t job;
+	uint32_t place; /* PLACE_NONE: beyond the horizon */
+	float score;	/* not below 0 */
+};
+
+static inline struct use use_in_job(const struct sched *s, uint32_t job, uint32_t id)
+{
+	const struct job_sample *sample = &s->jobs[job]->samples[id];
+
+	return (struct use){ job, sample->head, sample->score > 0 ? sample->score : 0 };
+}
+
+/* Strictly. */
+bool use_before(const struct sched *s, struct use a, struct use b);
+/* The nearest over all jobs. */
+struct use use_nearest(const struct sched *s, uint32_t id);
+
+#endif

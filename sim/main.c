@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* shade-sim: the policy core without a kernel. */
+#include <stdio.h>
+#include <string.h>
+
+#include "args.h"
+#include "fail.h"
+#include "sim.h"
+
+static void print_help(void)
+{
+	fputs("usage: shade-sim replay --trace FILE --capacity SIZE|N% [--policy A,B,...]\n"
+	      "                        [--json|--csv]\n"
+	      "       shade-sim run --samples N --epochs E --capacity N% [--sampler NAME]\n"
+	      "                     [--policy A,B,...] [--rep R] [--uses E] [--strength S]\n"
+	      "                     [--repeats N] [--cover K] [--batch B] [--ranks R]\n"
+	      "                     [--lookahead 0|1] [--seed S] [--losses FILE]\n"
+	      "                     [--freeze FILE] [--json|--csv]\n"
+	      "       shade-sim --help | --version\n"
+	      "\n"
+	      "replay  sends a trace through each policy. Its lines: a ID [SIZE] (access),\n"
+	      "        s ID SCORE, o EPOCH ID ID ... (order announced), e EPOCH (epoch begins),\n"
+	      "        # comment. FILE - is standard input. N% is of the bytes of all samples.\n"
+	      "run     closes the loop of sampler, cache and losses, and prints the first half\n"
+	      "        of the epochs (cold) and the second (warm) apart.\n"
+	      "\n"
+	      "  --sampler NAME   uniform, replacement, paper, pads (default) or echo\n"
+	      "  --rep R          repeats of residents: paper, pads (default 1)\n"
+	      "  --repeats N      entries of one sample in an epoch, at most: pads\n"
+	      "                   (default 2 R, at least 4)\n"
+	      "  --cover K        every sample once in K epochs: pads (default 5)\n"
+	      "  --uses E         mean uses of a fetched sample: echo (default 4)\n"
+	      "  --strength S     how far uses grow with importance, 0 to 1: echo (default 0)\n"
+	      "  --batch B        samples that are ranked together (default 64)\n"
+	      "  --ranks R        processes that share the cache (default 1)\n"
+	      "  --lookahead 1    draw and announce each order an epoch ahead\n"
+	      "  --losses FILE    recorded losses, lines EPOCH ID LOSS, instead of the model\n"
+	      "  --freeze FILE    write the stream that was made as a trace (one policy)\n"
+	      "\n"
+	      "policies (all: those that a mount has):\n",
+	      stdout);
+	args_print_policies();
+}
+
+int main(int argc, char **argv)
+{
+	const char *command = argc > 1 ? argv[1] : "";
+
+	if (!strcmp(command, "replay"))
+		return replay_main(argc - 1, argv + 1);
+	if (!strcmp(command, "run"))
+		return run_main(argc - 1, argv + 1);
+	if (!strcmp(command, "--help")) {
+		print_help();
+		return 0;
+	}
+	if (!strcmp(command, "--version")) {
+		puts("shade-sim " SHADE_VERSION);
+		return 0;
+	}
+	fail("say replay or run; shade-sim --help tells more");
+}

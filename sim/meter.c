@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "meter.h"
+
+#include <stdlib.h>
+
+#include "fail.h"
+
+void meter_init(struct meter *meter, uint32_t samples)
+{
+	*meter = (struct meter){ .samples = samples, .epoch = 1 };
+	meter->seen = must(calloc(samples ? samples : 1, sizeof(*meter->seen)));
+}
+
+void meter_free(struct meter *meter)
+{
+	free(meter->seen);
+}
+
+void meter_access(struct meter *meter, uint32_t id)
+{
+	if (meter->seen[id] == meter->epoch)
+		return;
+	meter->seen[id] = meter->epoch;
+	meter->distinct++;
+}
+
+void meter_epoch(struct meter *meter)
+{
+	if (!meter->distinct)
+		return;
+	meter->distinct_sum += meter->distinct;
+	meter->epochs++;
+	meter->distinct = 0;
+	meter->epoch++;
+}
+
+struct figures meter_read(const struct meter *meter, const struct sched *sched)
+{
+	struct sched_stats stats;
+
+	sched_get_stats(sched, &stats);
+	return (struct figures){
+		.accesses = stats.accesses,
+		.hits = stats.hits,
+		.admissions = stats.admissions,
+		.bypasses = stats.bypasses,
+		.evictions = stats.evictions,
+		.bytes_fetched = stats.bytes_missed,
+		.epochs = meter->epochs + (meter->distinct > 0),
+		.distinct = meter->distinct_sum + meter->distinct,
+	};
+}
+
+struct figures figures_since(struct figures now, struct figures before)
+{
+	return (struct figures){
+		.accesses = now.accesses - before.accesses,
+		.hits = now.hits - before.hits,
+		.admissions = now.admissions - before.admissions,
+		.bypasses = now.bypasses - before.bypasses,
+		.evictions = now.evictions - before.evictions,
+		.bytes_fetched = now.bytes_fetched - before.bytes_fetched,
+		.epochs = now.epochs - before.epochs,
+		.distinct = now.distinct - before.distinct,
+	};
+}
+
+double figures_hit_ratio(const struct figures *figures)
+{
+	return figures->accesses ? (double)figures->hits / (double)figures->accesses : 0;
+}
+
+double figures_distinct_per_epoch(const struct figures *figures)
+{
+	return figures->epochs ? (double)figures->distinct / figures->epochs : 0;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What a cache did over a stretch of a run. */
+#ifndef SHADE_SIM_METER_H
+#define SHADE_SIM_METER_H
+
+#include <stdint.h>
+
+#include "shade/sched.h"
+
+struct figures {
+	uint64_t accesses, hits, admissions, bypasses, evictions, bytes_fetched;
+	uint32_t epochs;   /* that had an access */
+	uint64_t distinct; /* summed over these epochs */
+};
+
+struct meter {
+	uint32_t *seen; /* by sample: the epoch of the last access, counted from 1 */
+	uint32_t samples;
+	uint32_t epoch;
+	uint32_t distinct; /* in this epoch */
+	uint32_t epochs;
+	uint64_t distinct_sum;
+};
+
+void meter_init(struct meter *meter, uint32_t samples);
+void meter_free(struct meter *meter);
+void meter_access(struct meter *meter, uint32_t id);
+/* An epoch is over. */
+void meter_epoch(struct meter *meter);
+/* All so far; the current epoch counts if it had an access. */
+struct figures meter_read(const struct meter *meter, const struct sched *sched);
+/* What came after `before`. */
+struct figures figures_since(struct figures now, struct figures before);
+
+double figures_hit_ratio(const struct figures *figures);
+double figures_distinct_per_epoch(const struct figures *figures);
+
+#endif
