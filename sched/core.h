@@ -57,4 +57,12 @@ static inline void *sched_policy_sample(const struct sched *s, uint32_t id)
 	return (char *)s->policy_samples + (size_t)id * s->policy->sample_bytes;
 }
 
+/* Has what is known of a sample fetched from memory. */
+static inline void sched_prefetch_sample(const struct sched *s, uint32_t id)
+{
+	__builtin_prefetch(&s->samples[id]);
+	__builtin_prefetch(&s->resident[id / 64]);
+	__builtin_prefetch(sched_policy_sample(s, id));
+}
+
 #endif

@@ -121,6 +121,17 @@ void heap_remove(struct heap *heap, struct heap_slots slots, uint32_t id)
 		sift_down(heap, slots, slot, last);
 }
 
+void heap_prefetch(const struct heap *heap, struct heap_slots slots, uint32_t id)
+{
+	uint32_t slot = *slot_of(slots, id);
+
+	if (slot >= heap->count)
+		return;
+	__builtin_prefetch(&heap->entries[slot]);
+	if (slot)
+		__builtin_prefetch(&heap->entries[(slot - 1) / ARITY]);
+}
+
 int heap_check(const struct heap *heap, struct heap_slots slots)
 {
 	for (uint32_t i = 0; i < heap->count; i++) {

@@ -40,6 +40,8 @@ int heap_reserve(struct heap *heap, uint32_t count);
 void heap_insert(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_t key);
 void heap_remove(struct heap *heap, struct heap_slots slots, uint32_t id);
 void heap_rekey(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_t key);
+/* Has the entry of `id`, if it has one, fetched from memory. */
+void heap_prefetch(const struct heap *heap, struct heap_slots slots, uint32_t id);
 /* Whether parents are not larger than children and slots point back. */
 int heap_check(const struct heap *heap, struct heap_slots slots);
 

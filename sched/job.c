@@ -226,31 +226,23 @@ int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 	return 0;
 }
 
-/* The order tells who comes next: have its data on the way before it is asked for. */
-static void prefetch_entry(const struct job *job, const struct order *order, uint32_t index)
-{
-	if (index < order->count)
-		__builtin_prefetch(&job->samples[order->ids[index]]);
-}
-
-void job_consume(struct job *job, uint32_t id)
+uint32_t job_consume(struct job *job, uint32_t id)
 {
 	struct job_sample *sample = &job->samples[id];
+	uint32_t place = sample->head, index = place_index(place);
 	struct order *order;
-	uint32_t index;
 
 	if (!bits_test(job->seen, id)) {
 		bits_set(job->seen, id);
 		job->covered++;
 	}
-	if (sample->head == PLACE_NONE)
-		return;
-	order = &job->orders[place_slot(sample->head)];
-	index = place_index(sample->head);
+	if (place == PLACE_NONE)
+		return PLACE_NONE;
+	order = &job->orders[place_slot(place)];
 	bits_set(order->consumed, index);
 	order->left--;
 	sample->head = order->next[index];
-	prefetch_entry(job, order, index + 8);
+	return place;
 }
 
 /* --- questions ---------------------------------------------------------------- */
@@ -265,23 +257,26 @@ bool job_place_after(const struct job *job, uint32_t a, uint32_t b)
 	return place_index(a) > place_index(b);
 }
 
+/* The job has got as far as it has consumed, so all distances shrink alike and keep the
+ * sequence of the places. */
 double job_distance(const struct job *job, uint32_t place, float score)
 {
-	double before = 0, draws = job->sample_count, sum = (double)job->score_sum;
+	double distance = 0, draws = job->sample_count, sum = (double)job->score_sum;
 	unsigned ranks = place == PLACE_NONE ? job->order_count : job->rank[place_slot(place)];
 
-	for (unsigned i = 0; i < ranks; i++)
-		before += job->orders[job->sequence[i]].left;
-	if (place != PLACE_NONE) {
-		const struct order *order = &job->orders[place_slot(place)];
+	for (unsigned rank = 0; rank < job->order_count; rank++) {
+		const struct order *order = &job->orders[job->sequence[rank]];
 
-		return before + place_index(place) - (order->count - order->left);
+		distance -= order->count - order->left;
+		if (rank < ranks)
+			distance += order->count;
+		draws = order->count;
 	}
-	if (job->order_count)
-		draws = job->orders[job->sequence[job->order_count - 1]].count;
+	if (place != PLACE_NONE)
+		return distance + place_index(place);
 	if (sum == 0 || score < 0)
-		return before + draws;
-	return before + draws / (draws * ((double)score_weight(score) / sum) + 1);
+		return distance + draws;
+	return distance + draws / (draws * ((double)score_weight(score) / sum) + 1);
 }
 
 uint64_t job_ahead(const struct job *job)

@@ -67,6 +67,15 @@ static inline uint32_t place_make(uint32_t slot, uint32_t index)
 	return slot << 30 | index;
 }
 
+/* The sample that the order of `place` has `ahead` entries later, or UINT32_MAX. */
+static inline uint32_t job_later(const struct job *job, uint32_t place, uint32_t ahead)
+{
+	const struct order *order = &job->orders[place_slot(place)];
+	uint32_t index = place_index(place) + ahead;
+
+	return index < order->count ? order->ids[index] : UINT32_MAX;
+}
+
 int job_init(struct job *job, uint32_t samples);
 void job_free(struct job *job);
 /* Makes room for `samples`, without making them known. 0 or -ENOMEM. */
@@ -79,8 +88,9 @@ void job_score(struct job *job, uint32_t id, float score);
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 /* 0, or -ERANGE for a past epoch. `*dropped`: unconsumed entries went away. */
 int job_epoch(struct job *job, uint64_t epoch, bool *dropped);
-/* One access: marks the sample as seen and steps along its chain. */
-void job_consume(struct job *job, uint32_t id);
+/* One access: marks the sample as seen and steps along its chain. Returns the place of
+ * the entry that this was, or PLACE_NONE. */
+uint32_t job_consume(struct job *job, uint32_t id);
 /* Forgets the score. Its entries in orders stay: whether they come is not known. */
 void job_forget(struct job *job, uint32_t id);
 

@@ -73,14 +73,22 @@ void multinomial_free(struct multinomial *m)
 	*m = (struct multinomial){ 0 };
 }
 
-uint32_t multinomial_pick(const struct multinomial *m, uint64_t uniform)
+void multinomial_pick(const struct multinomial *m, struct philox_stream stream, uint64_t first,
+		      uint32_t ids[MULTINOMIAL_BATCH])
 {
-	uint64_t point = scale(uniform, m->total);
-	uint32_t id = m->guide[scale(uniform, m->count)];
+	uint64_t uniform[MULTINOMIAL_BATCH];
 
-	while (m->ends[id] <= point)
-		id++;
-	return id;
+	for (unsigned i = 0; i < MULTINOMIAL_BATCH; i++) {
+		uniform[i] = philox_u64(stream, first + i);
+		__builtin_prefetch(&m->guide[scale(uniform[i], m->count)]);
+	}
+	for (unsigned i = 0; i < MULTINOMIAL_BATCH; i++) {
+		ids[i] = m->guide[scale(uniform[i], m->count)];
+		__builtin_prefetch(&m->ends[ids[i]]);
+	}
+	for (unsigned i = 0; i < MULTINOMIAL_BATCH; i++)
+		while (m->ends[ids[i]] <= scale(uniform[i], m->total))
+			ids[i]++;
 }
 
 double multinomial_share(const struct multinomial *m, uint32_t id)

@@ -8,6 +8,8 @@
 
 #include <stdint.h>
 
+#include "philox.h"
+
 struct multinomial {
 	uint64_t *ends;	 /* running sums of the weights */
 	uint32_t *guide; /* by the upper bits of a draw: where to begin to look */
@@ -19,8 +21,13 @@ struct multinomial {
  * negative score; below 0 it means the largest. `scores` NULL: all are unseen. */
 int multinomial_init(struct multinomial *m, const float *scores, uint32_t count, float unseen);
 void multinomial_free(struct multinomial *m);
-/* The id that a uniform 64-bit number falls on. */
-uint32_t multinomial_pick(const struct multinomial *m, uint64_t uniform);
+
+#define MULTINOMIAL_BATCH 32
+
+/* The ids that draws `first` to first + MULTINOMIAL_BATCH - 1 of a stream fall on. Many
+ * at a time, because each waits for memory twice, and they can wait together. */
+void multinomial_pick(const struct multinomial *m, struct philox_stream stream, uint64_t first,
+		      uint32_t ids[MULTINOMIAL_BATCH]);
 /* The probability of an id. */
 double multinomial_share(const struct multinomial *m, uint32_t id);
 

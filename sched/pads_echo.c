@@ -28,6 +28,7 @@
 
 #define SPREAD 2	   /* uses spread over this many times the capacity */
 #define BOUND 8		   /* expected further uses: at most so many times the mean */
+#define PERCENTILES 1024   /* ranks are told apart so finely */
 #define CARRIED UINT32_MAX /* no introduction of this epoch */
 
 struct event {
@@ -101,9 +102,9 @@ static double stay_uses(double percentile, double uses)
 static int expect_uses(struct echo *e)
 {
 	const struct pads_request *r = e->request;
-	double mean = r->uses - 1, sum = 0;
+	double mean = r->uses - 1, sum = 0, stay[PERCENTILES];
 	struct draw_list ranked;
-	uint32_t count;
+	uint64_t count;
 	int rc;
 
 	for (uint32_t id = 0; id < r->samples; id++)
@@ -114,11 +115,13 @@ static int expect_uses(struct echo *e)
 	if (rc)
 		return rc;
 	rank_by_score(&ranked, r);
-	count = (uint32_t)ranked.count;
-	for (uint32_t rank = 0; rank < count; rank++)
-		sum += stay_uses((rank + 0.5) / count, r->uses);
-	for (uint32_t rank = 0; rank < count; rank++) {
-		double own = stay_uses((rank + 0.5) / count, r->uses) * count / sum;
+	count = ranked.count;
+	for (uint64_t step = 0; step < PERCENTILES; step++)
+		stay[step] = stay_uses((step + 0.5) / PERCENTILES, r->uses);
+	for (uint64_t rank = 0; rank < count; rank++)
+		sum += stay[rank * PERCENTILES / count];
+	for (uint64_t rank = 0; rank < count; rank++) {
+		double own = stay[rank * PERCENTILES / count] * (double)count / sum;
 
 		e->further[draw_list_id(&ranked, rank)] =
 			(float)(mean * (1 - r->strength + r->strength * own));

@@ -142,12 +142,16 @@ static int take_drawn(struct mixed *m)
 {
 	struct philox_stream stream = draw_stream(m->request, PHILOX_DRAW);
 	uint32_t *drawn = array_new(m->request->samples, sizeof(*drawn));
+	uint32_t ids[MULTINOMIAL_BATCH];
 	size_t draws = missing(m);
 
 	if (!drawn)
 		return -ENOMEM;
-	for (size_t i = 0; i < draws; i++)
-		drawn[multinomial_pick(&m->weights, philox_u64(stream, i))]++;
+	for (size_t i = 0; i < draws; i++) {
+		if (i % MULTINOMIAL_BATCH == 0)
+			multinomial_pick(&m->weights, stream, i, ids);
+		drawn[ids[i % MULTINOMIAL_BATCH]]++;
+	}
 	gather(m, drawn, true);
 	take_choice(m, missing(m), 1);
 	gather(m, drawn, false);

@@ -55,10 +55,14 @@ static struct philox_stream rank_stream(const struct pads_request *request,
 static void draw_and_split(struct paper *p, const struct pads_request *request)
 {
 	struct philox_stream stream = rank_stream(request, PHILOX_DRAW);
+	uint32_t ids[MULTINOMIAL_BATCH];
 
 	for (uint32_t i = 0; i < p->length; i++) {
-		uint32_t id = multinomial_pick(&p->weights, philox_u64(stream, i));
+		uint32_t at = i % MULTINOMIAL_BATCH, id;
 
+		if (at == 0)
+			multinomial_pick(&p->weights, stream, i, ids);
+		id = ids[at];
 		draw_list_add(draw_is_resident(request, id) ? &p->hits : &p->misses, 0, id);
 	}
 }

@@ -40,6 +40,9 @@ struct policy {
 	/* Who leaves for `newcomer`, or SAMPLE_NONE if nobody deserves to. With SAMPLE_NONE as
 	 * the newcomer, somebody must: the least valuable. */
 	uint32_t (*victim)(struct sched *s, uint32_t newcomer);
+	/* The sample is read soon: have the policy's data of it fetched from memory. NULL: the
+	 * core's own doing is enough. */
+	void (*look_ahead)(const struct sched *s, uint32_t id);
 	/* An epoch begins. NULL: nothing to do. */
 	void (*epoch)(struct sched *s);
 	/* Orders or jobs changed: rank everything anew. NULL: nothing to do. */

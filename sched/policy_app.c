@@ -47,6 +47,11 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 	return heap->entries[0].id;
 }
 
+static void look_ahead(const struct sched *s, uint32_t id)
+{
+	heap_prefetch(policy_heap(s), policy_heap_slots(s), id);
+}
+
 static void rebuild(struct sched *s)
 {
 	for (uint32_t id = sched_next_resident(s, 0); id != SAMPLE_NONE;
@@ -77,6 +82,7 @@ const struct policy policy_app = {
 	.touch = rekey,
 	.rescore = rekey,
 	.victim = victim,
+	.look_ahead = look_ahead,
 	.rebuild = rebuild,
 	.check = check,
 };

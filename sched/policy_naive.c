@@ -71,7 +71,7 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 
 		if (id == SAMPLE_NONE)
 			continue;
-		if (found != SAMPLE_NONE && !use_before(s, farthest, use))
+		if (found != SAMPLE_NONE && !use_after(s, use, id, farthest, found))
 			continue;
 		found = id;
 		farthest = use;

@@ -151,7 +151,7 @@ static uint32_t farthest_filed(const struct sched *s, struct use *use)
 		if (id == SAMPLE_NONE)
 			continue;
 		candidate = use_in_job(s, job, id);
-		if (farthest != SAMPLE_NONE && !use_before(s, *use, candidate))
+		if (farthest != SAMPLE_NONE && !use_after(s, candidate, id, *use, farthest))
 			continue;
 		farthest = id;
 		*use = candidate;
@@ -175,6 +175,14 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 			return SAMPLE_NONE;
 		return id;
 	}
+}
+
+static void look_ahead(const struct sched *s, uint32_t id)
+{
+	uint32_t job = own(s, id)->job;
+
+	if (job < SCHED_JOBS_MAX)
+		heap_prefetch(&state_of(s)->beyond[job], slots_of(s), id);
 }
 
 static void rebuild(struct sched *s)
@@ -264,6 +272,7 @@ const struct policy policy_shade = {
 	.touch = refile,
 	.rescore = refile,
 	.victim = victim,
+	.look_ahead = look_ahead,
 	.rebuild = rebuild,
 	.check = check,
 };

@@ -15,6 +15,11 @@ bool use_before(const struct sched *s, struct use a, struct use b)
 	return b.place == PLACE_NONE || job_place_after(s->jobs[a.job], b.place, a.place);
 }
 
+bool use_after(const struct sched *s, struct use a, uint32_t a_id, struct use b, uint32_t b_id)
+{
+	return use_before(s, b, a) || (!use_before(s, a, b) && a_id < b_id);
+}
+
 struct use use_nearest(const struct sched *s, uint32_t id)
 {
 	struct use nearest = use_in_job(s, 0, id);

@@ -27,6 +27,9 @@ static inline struct use use_in_job(const struct sched *s, uint32_t job, uint32_
 
 /* Strictly. */
 bool use_before(const struct sched *s, struct use a, struct use b);
+/* Whether the use `a` of one sample is farther than the use `b` of another; of two that
+ * are as far, the smaller id counts as farther, whatever jobs they are in. */
+bool use_after(const struct sched *s, struct use a, uint32_t a_id, struct use b, uint32_t b_id);
 /* The nearest over all jobs. */
 struct use use_nearest(const struct sched *s, uint32_t id);
 

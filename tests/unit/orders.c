@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Orders as they really come: overtaken, cut short, too short, twice, late. */
+#include <errno.h>
+#include <string.h>
+
+#include "helpers.h"
+
+static struct sched_job_stats job_of(const struct sched *s)
+{
+	struct sched_job_stats job;
+
+	cr_assert_eq(sched_get_job_stats(s, 0, &job), 0);
+	return job;
+}
+
+static void expect_ahead(const struct sched *s, const uint32_t *expected, uint32_t count)
+{
+	uint32_t ids[32], found = sched_get_ahead(s, 0, ids, 32);
+
+	cr_assert_eq(found, count, "%u ahead, not %u", found, count);
+	for (uint32_t i = 0; i < count; i++)
+		cr_assert_eq(ids[i], expected[i], "entry %u is %u", i, ids[i]);
+	cr_assert_eq(job_of(s).order_ahead, count);
+}
+
+#define AHEAD(s, ...)                                                                              \
+	expect_ahead(s, (const uint32_t[]){ __VA_ARGS__ },                                         \
+		     sizeof((const uint32_t[]){ __VA_ARGS__ }) / sizeof(uint32_t))
+
+static struct sched *with_order(uint32_t samples, const uint32_t *ids, uint32_t count)
+{
+	struct sched *s = make_sched(2, "shade", samples);
+
+	cr_assert_eq(sched_order(s, 0, 0, ids, count), 0);
+	cr_assert_sound(s);
+	return s;
+}
+
+Test(orders, readers_overtake)
+{
+	static const uint32_t order[] = { 0, 1, 2, 3, 1 };
+	struct sched *s = with_order(4, order, 5);
+
+	read_one(s, 2);
+	AHEAD(s, 0, 1, 3, 1);
+	read_one(s, 1);
+	AHEAD(s, 0, 3, 1); /* the earlier of the two */
+	read_one(s, 0);
+	AHEAD(s, 3, 1);
+	sched_destroy(s);
+}
+
+Test(orders, an_access_outside_the_order_consumes_nothing)
+{
+	static const uint32_t order[] = { 0, 1 };
+	struct sched *s = with_order(3, order, 2);
+
+	read_one(s, 2);
+	AHEAD(s, 0, 1);
+	read_one(s, 0);
+	read_one(s, 0);
+	AHEAD(s, 1);
+	sched_destroy(s);
+}
+
+Test(orders, a_shorter_epoch_drops_the_rest)
+{
+	static const uint32_t order[] = { 0, 1, 2 }, next[] = { 2, 0 };
+	struct sched *s = with_order(3, order, 3);
+
+	cr_assert_eq(sched_order(s, 0, 1, next, 2), 0);
+	read_one(s, 0);
+	AHEAD(s, 1, 2, 2, 0);
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	cr_assert_sound(s);
+	AHEAD(s, 2, 0);
+	cr_assert_eq(job_of(s).epoch, 1);
+	sched_destroy(s);
+}
+
+/* More is read than was announced: what is ahead already belongs to the next epoch. */
+Test(orders, a_longer_epoch_goes_on_into_the_next)
+{
+	static const uint32_t order[] = { 0 }, next[] = { 1, 0 };
+	struct sched *s = with_order(3, order, 1);
+
+	cr_assert_eq(sched_order(s, 0, 1, next, 2), 0);
+	read_one(s, 0);
+	read_one(s, 2);
+	read_one(s, 1);
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	AHEAD(s, 0);
+	sched_destroy(s);
+}
+
+Test(orders, announcing_again_replaces)
+{
+	static const uint32_t order[] = { 0, 1, 2 }, other[] = { 2, 2 }, next[] = { 1 };
+	struct sched *s = with_order(3, order, 3);
+
+	cr_assert_eq(sched_order(s, 0, 1, next, 1), 0);
+	read_one(s, 0);
+	cr_assert_eq(sched_order(s, 0, 0, other, 2), 0);
+	cr_assert_sound(s);
+	AHEAD(s, 2, 2, 1);
+	cr_assert_eq(sched_order(s, 0, 0, NULL, 0), 0); /* and withdraws */
+	cr_assert_sound(s);
+	AHEAD(s, 1);
+	sched_destroy(s);
+}
+
+Test(orders, are_sorted_by_epoch)
+{
+	static const uint32_t a[] = { 0 }, b[] = { 1 }, c[] = { 2 };
+	struct sched *s = make_sched(2, "shade", 3);
+
+	cr_assert_eq(sched_order(s, 0, 7, c, 1), 0);
+	cr_assert_eq(sched_order(s, 0, 3, a, 1), 0);
+	cr_assert_eq(sched_order(s, 0, 5, b, 1), 0);
+	cr_assert_sound(s);
+	AHEAD(s, 0, 1, 2);
+	cr_assert_eq(sched_epoch(s, 0, 5), 0);
+	AHEAD(s, 1, 2);
+	sched_destroy(s);
+}
+
+Test(orders, samples_may_come_later_than_an_order)
+{
+	static const uint32_t order[] = { 0, 1 };
+	struct sched *s = with_order(2, order, 2);
+
+	cr_assert_eq(sched_grow(s, 500), 0);
+	cr_assert_sound(s);
+	read_one(s, 400);
+	AHEAD(s, 0, 1);
+	sched_destroy(s);
+}
+
+Test(orders, coverage_is_distinct_samples_of_the_epoch)
+{
+	struct sched *s = make_sched(2, "shade", 4);
+
+	read_one(s, 0);
+	read_one(s, 0);
+	read_one(s, 1);
+	cr_assert_eq(job_of(s).covered, 2);
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	cr_assert_eq(job_of(s).covered, 0);
+	read_one(s, 0);
+	cr_assert_eq(job_of(s).covered, 1);
+	sched_destroy(s);
+}
+
+Test(orders, an_unknown_job_is_found_by_what_it_expects)
+{
+	static const uint32_t far[] = { 1, 1, 0 }, near[] = { 0 };
+	struct sched *s = make_sched(2, "shade", 2);
+	struct sched_job_stats job_stats;
+	struct sched_verdict verdict;
+	uint32_t job;
+
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	cr_assert_eq(sched_order(s, 0, 0, far, 3), 0);
+	cr_assert_eq(sched_order(s, job, 0, near, 1), 0);
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 0, 1, &verdict), 0);
+	AHEAD(s, 1, 1, 0);
+	cr_assert_eq(sched_get_job_stats(s, job, &job_stats), 0);
+	cr_assert_eq(job_stats.order_ahead, 0);
+	sched_destroy(s);
+}

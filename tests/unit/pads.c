@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What orders promise: reproducible, exactly partitioned, covering, bounded, in
+ * proportion. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "helpers.h"
+#include "shade/pads.h"
+
+#define N 2000
+
+static float scores[N];
+static uint64_t resident[(N + 63) / 64];
+
+/* Every third sample resident, scores 1 to 5. */
+static void setup(void)
+{
+	for (uint32_t i = 0; i < N; i++) {
+		scores[i] = (float)(1 + i % 5);
+		if (i % 3 == 0)
+			resident[i / 64] |= (uint64_t)1 << i % 64;
+	}
+}
+
+TestSuite(pads, .init = setup);
+TestSuite(echo, .init = setup);
+
+static struct pads_request request_of(enum pads_mode mode)
+{
+	return (struct pads_request){
+		.mode = mode,
+		.samples = N,
+		.scores = scores,
+		.resident = resident,
+		.seed = 42,
+		.epoch = 3,
+		.rep = 3,
+		.capacity = N / 5,
+	};
+}
+
+static void draw(struct pads_request request, uint32_t *order)
+{
+	struct pads_echo echo = { 0 };
+
+	if (request.mode == PADS_ECHO && !request.echo)
+		request.echo = &echo;
+	cr_assert_eq(pads_draw(&request, order), 0);
+	for (uint32_t i = 0; i < pads_length(&request); i++)
+		cr_assert_lt(order[i], request.samples);
+	pads_echo_free(&echo);
+}
+
+static void count(const uint32_t *order, uint32_t length, uint32_t *counts)
+{
+	memset(counts, 0, N * sizeof(*counts));
+	for (uint32_t i = 0; i < length; i++)
+		counts[order[i]]++;
+}
+
+static const enum pads_mode all_modes[] = { PADS_UNIFORM, PADS_REPLACEMENT, PADS_PAPER, PADS_PADS,
+					    PADS_ECHO };
+
+Test(pads, the_same_request_gives_the_same_order)
+{
+	uint32_t a[N], b[N];
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct pads_request request = request_of(all_modes[i]);
+
+		draw(request, a);
+		draw(request, b);
+		cr_assert_arr_eq(a, b, sizeof(a));
+		request.seed++;
+		draw(request, b);
+		cr_assert_arr_neq(a, b, sizeof(a));
+		request.seed--;
+		request.epoch++;
+		draw(request, b);
+		/* Echo goes by its state, not by the epoch. */
+		if (all_modes[i] != PADS_ECHO)
+			cr_assert_arr_neq(a, b, sizeof(a));
+	}
+}
+
+static uint64_t fingerprint(const uint32_t *order)
+{
+	uint64_t hash = 14695981039346656037u;
+
+	for (uint32_t i = 0; i < N; i++)
+		hash = (hash ^ order[i]) * 1099511628211u;
+	return hash;
+}
+
+/* On every machine: these were computed once and must not change unnoticed, or trainings
+ * that resume draw other orders. */
+Test(pads, orders_are_the_same_everywhere)
+{
+	static const uint64_t expected[] = { 0xf1527c72da24fc9d, 0x8085570b04228aef,
+					     0xee70b6c0924cced0, 0x8d9cbdd9003b74a6,
+					     0x5fa495c5ef502a0a };
+	uint32_t order[N];
+
+	for (unsigned i = 0; i < 5; i++) {
+		struct pads_request request = request_of(all_modes[i]);
+
+		request.strength = 0.5;
+		draw(request, order);
+		cr_assert_eq(fingerprint(order), expected[i], "%s: %#lx",
+			     pads_mode_name(all_modes[i]), (unsigned long)fingerprint(order));
+	}
+}
+
+/* Together the ranks have the whole order: nothing twice, nothing left out. */
+Test(pads, ranks_partition_exactly)
+{
+	static const enum pads_mode modes[] = { PADS_UNIFORM, PADS_REPLACEMENT, PADS_PADS,
+						PADS_ECHO };
+	uint32_t whole[N], part[N], world = 7;
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct pads_request request = request_of(modes[i]);
+		uint32_t total = 0;
+
+		draw(request, whole);
+		request.world = world;
+		for (request.rank = 0; request.rank < world; request.rank++) {
+			uint32_t length = pads_length(&request);
+
+			draw(request, part);
+			cr_assert(length == N / world || length == N / world + 1);
+			for (uint32_t k = 0; k < length; k++)
+				cr_assert_eq(part[k], whole[k * world + request.rank]);
+			total += length;
+		}
+		cr_assert_eq(total, N);
+	}
+}
+
+Test(pads, uniform_is_a_permutation)
+{
+	uint32_t order[N], counts[N];
+
+	draw(request_of(PADS_UNIFORM), order);
+	count(order, N, counts);
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert_eq(counts[id], 1);
+}
+
+/* Expected: draws in proportion to the score. Pearson's chi-square over the five scores,
+ * 4 degrees of freedom: 18.5 is exceeded once in a thousand. */
+Test(pads, paper_draws_in_proportion)
+{
+	uint32_t order[N];
+	double drawn[5] = { 0 }, chi = 0, total = 0;
+
+	for (uint64_t epoch = 0; epoch < 50; epoch++) {
+		struct pads_request request = request_of(PADS_PAPER);
+
+		request.epoch = epoch;
+		request.resident = NULL;
+		draw(request, order);
+		for (uint32_t i = 0; i < N; i++)
+			drawn[order[i] % 5]++;
+		total += N;
+	}
+	for (int i = 0; i < 5; i++) {
+		double expected = total * (i + 1) / 15;
+
+		chi += (drawn[i] - expected) * (drawn[i] - expected) / expected;
+	}
+	cr_assert_lt(chi, 18.5, "chi-square %f", chi);
+}
+
+Test(pads, paper_puts_hits_first_and_repeats_them)
+{
+	struct pads_request request = request_of(PADS_PAPER);
+	uint32_t order[N], once[N], counts[N], hits = 0, before = 0;
+
+	request.rep = 1;
+	draw(request, once);
+	for (uint32_t i = 0; i < N; i++)
+		before += once[i] % 3 == 0;
+	request.rep = 2;
+	draw(request, order);
+	while (hits < N && order[hits] % 3 == 0)
+		hits++;
+	for (uint32_t i = hits; i < N; i++)
+		cr_assert_neq(order[i] % 3, 0);
+	cr_assert_eq(hits, 2 * before);
+	count(order, N, counts);
+	for (uint32_t id = 0; id < N; id += 3)
+		cr_assert_eq(counts[id] % 2, 0);
+}
+
+Test(pads, unseen_come_first)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	uint32_t order[N], counts[N];
+
+	scores[17] = -1;
+	scores[1234] = -1;
+	for (request.epoch = 0; request.epoch < 20; request.epoch++) {
+		draw(request, order);
+		count(order, N, counts);
+		cr_assert(counts[17] && counts[1234]);
+	}
+	/* An epoch of which nothing is known reads everything once. */
+	request.scores = NULL;
+	draw(request, order);
+	count(order, N, counts);
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert_eq(counts[id], 1);
+	/* And if not all fit, only what was never seen comes. */
+	request.scores = scores;
+	request.draws = 2;
+	draw(request, order);
+	cr_assert(order[0] + order[1] == 17 + 1234 && order[0] != order[1]);
+}
+
+Test(pads, covers_all_in_k_epochs)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	uint32_t order[N], first_coverage = 0;
+	bool seen[N] = { false };
+
+	scores[5] = 0; /* would hardly ever be drawn */
+	request.cover_epochs = 4;
+	for (request.epoch = 10; request.epoch < 14; request.epoch++) {
+		draw(request, order);
+		for (uint32_t i = 0; i < N; i++)
+			seen[order[i]] = true;
+		for (uint32_t id = 0; request.epoch == 10 && id < N; id++)
+			first_coverage += seen[id];
+	}
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert(seen[id], "sample %u did not come", id);
+	cr_assert_lt(first_coverage, N); /* one epoch alone does not */
+}
+
+Test(pads, repeats_are_bounded)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	uint32_t order[N], counts[N], most = 0;
+
+	for (uint32_t id = 0; id < N; id++)
+		scores[id] = id % 100 == 0 ? 1000 : 0.001f;
+	request.max_repeats = 5;
+	draw(request, order);
+	count(order, N, counts);
+	for (uint32_t id = 0; id < N; id++) {
+		cr_assert_leq(counts[id], 5);
+		most = counts[id] > most ? counts[id] : most;
+	}
+	cr_assert_eq(most, 5); /* and would have been more */
+	request.max_repeats = 1;
+	draw(request, order);
+	count(order, N, counts);
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert_eq(counts[id], 1);
+}
+
+Test(pads, hits_and_misses_are_mixed)
+{
+	uint32_t order[N], halves[2] = { 0 };
+
+	draw(request_of(PADS_PADS), order);
+	for (uint32_t i = 0; i < N; i++)
+		halves[i < N / 2] += order[i] % 3 == 0;
+	cr_assert_gt(halves[0], halves[1] * 0.85);
+	cr_assert_gt(halves[1], halves[0] * 0.85);
+}
+
+/* The weighted sum over an epoch is, on the mean, the plain sum over the data set. */
+Test(pads, weights_make_it_unbiased)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	uint32_t order[N];
+	float weights[N];
+	double weighted = 0, plain = 0, drawn = 0, epochs = 200;
+
+	request.rep = 2;
+	request.max_repeats = 100;
+	for (uint32_t id = 0; id < N; id++)
+		plain += scores[id] * scores[id];
+	for (request.epoch = 0; request.epoch < epochs; request.epoch++) {
+		draw(request, order);
+		cr_assert_eq(pads_weights(&request, weights), 0);
+		for (uint32_t i = 0; i < N; i++) {
+			double value = (double)scores[order[i]] * scores[order[i]];
+
+			weighted += weights[order[i]] * value / epochs;
+			drawn += value / epochs;
+		}
+	}
+	cr_assert_float_eq(weighted / plain, 1, 0.01, "%f", weighted / plain);
+	cr_assert_gt(drawn / plain, 1.1); /* without the weights it is biased */
+}
+
+Test(pads, nonsense_is_refused)
+{
+	uint32_t order[N];
+	struct pads_request request = request_of(PADS_PADS);
+
+#define REFUSED(field, value)                                                                      \
+	do {                                                                                       \
+		struct pads_request bad = request;                                                 \
+		bad.field = value;                                                                 \
+		cr_assert_eq(pads_draw(&bad, order), -EINVAL);                                     \
+	} while (0)
+	REFUSED(samples, 0);
+	REFUSED(rep, 0.5);
+	REFUSED(rep, NAN);
+	REFUSED(rank, 1);
+	REFUSED(world, N + 1);
+	REFUSED(strength, 1.5);
+	REFUSED(uses, -1);
+	REFUSED(mode, (enum pads_mode)99);
+	REFUSED(mode, PADS_ECHO); /* without a state */
+	request.max_repeats = 1;
+	REFUSED(draws, N + 1);
+	scores[3] = NAN;
+	REFUSED(seed, 1);
+#undef REFUSED
+}
+
+/* --- echo ------------------------------------------------------------------------------- */
+
+/* Draws epochs and counts, from the second pass on, what each sample gets in a pass. */
+static void play_echo(double uses, double strength, int epochs, uint64_t *introduced,
+		      uint32_t *counts)
+{
+	struct pads_request request = request_of(PADS_ECHO);
+	struct pads_echo echo = { 0 };
+	uint32_t order[N];
+
+	request.echo = &echo;
+	request.uses = uses;
+	request.strength = strength;
+	memset(counts, 0, N * sizeof(*counts));
+	for (request.epoch = 0; request.epoch < (uint64_t)epochs; request.epoch++) {
+		cr_assert_eq(pads_draw(&request, order), 0);
+		for (uint32_t i = 0; i < N; i++)
+			counts[order[i]]++;
+	}
+	*introduced = echo.introduced;
+	pads_echo_free(&echo);
+}
+
+Test(echo, every_sample_once_in_e_epochs)
+{
+	uint32_t counts[N];
+	uint64_t introduced;
+
+	play_echo(4, 0, 4, &introduced, counts);
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert_geq(counts[id], 1);
+	/* 4 epochs of N uses, 4 for each: N samples, and a few whose uses are still due. */
+	cr_assert_geq(introduced, N);
+	cr_assert_leq(introduced, N + N / 5);
+}
+
+Test(echo, uses_grow_with_the_score)
+{
+	uint32_t counts[N];
+	double by_score[2][5] = { { 0 } };
+	uint64_t introduced;
+
+	for (int strength = 0; strength < 2; strength++) {
+		play_echo(4, strength, 40, &introduced, counts);
+		for (uint32_t id = 0; id < N; id++)
+			by_score[strength][id % 5] += counts[id];
+		/* The mean stays what it was asked to be. */
+		cr_assert_float_eq(40.0 * N / (double)introduced, 4, 0.15, "%f",
+				   40.0 * N / (double)introduced);
+	}
+	cr_assert_lt(by_score[0][4] / by_score[0][0], 1.03);
+	cr_assert_gt(by_score[1][4] / by_score[1][0], 3);
+	for (int i = 1; i < 5; i++)
+		cr_assert_gt(by_score[1][i], by_score[1][i - 1]);
+}
+
+/* Uses that are due later are not lost between epochs. */
+Test(echo, what_is_left_over_goes_on)
+{
+	struct pads_request request = request_of(PADS_ECHO);
+	struct pads_echo echo = { 0 };
+	uint32_t order[N], counts[N];
+
+	request.echo = &echo;
+	request.uses = 3;
+	cr_assert_eq(pads_draw(&request, order), 0);
+	cr_assert_gt(echo.use_count, 0);
+	count(order, N, counts);
+	for (uint32_t i = 0; i < echo.use_count; i++) {
+		cr_assert_gt(counts[echo.uses[i].id], 0); /* it was introduced */
+		counts[echo.uses[i].id]++;
+	}
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert(counts[id] == 0 || counts[id] == 3, "sample %u: %u uses", id, counts[id]);
+	pads_echo_free(&echo);
+}
+
+/* --- scores ------------------------------------------------------------------------------ */
+
+Test(scores, rank_within_the_batch)
+{
+	static const float losses[] = { 2.5f, 0.1f, 7.0f, 0.1f };
+	float found[4];
+
+	cr_assert_eq(pads_rank_batch(losses, 4, found), 0);
+	cr_assert_float_eq(found[0], log(12), 1e-6);
+	cr_assert_float_eq(found[1], log(10), 1e-6);
+	cr_assert_float_eq(found[2], log(13), 1e-6);
+	cr_assert_float_eq(found[3], log(11), 1e-6); /* equal losses: by position */
+	cr_assert_eq(pads_rank_batch((const float[]){ NAN }, 1, found), -EINVAL);
+	cr_assert_eq(pads_rank_batch((const float[]){ -1, 5, -INFINITY }, 3, found), 0);
+	cr_assert_float_eq(found[2], log(10), 1e-6);
+	cr_assert_float_eq(found[0], log(11), 1e-6);
+}
