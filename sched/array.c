@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #define HUGE_PAGE ((size_t)2 << 20)
+#define CACHE_LINE ((size_t)64)
 
 static void advise_huge(void *array, size_t bytes)
 {
@@ -52,6 +53,20 @@ void *array_new(size_t count, size_t size)
 	if (__builtin_mul_overflow(count, size, &bytes))
 		return NULL;
 	array = calloc(1, bytes ? bytes : 1);
+	if (array)
+		advise_huge(array, bytes);
+	return array;
+}
+
+void *array_new_aligned(size_t count, size_t size)
+{
+	size_t bytes;
+	void *array;
+
+	if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - CACHE_LINE)
+		return NULL;
+	bytes = (bytes + CACHE_LINE - 1) & ~(CACHE_LINE - 1);
+	array = aligned_alloc(CACHE_LINE, bytes ? bytes : CACHE_LINE);
 	if (array)
 		advise_huge(array, bytes);
 	return array;

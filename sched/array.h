@@ -16,4 +16,7 @@ size_t array_room(size_t room, size_t count);
 /* An array of zeroes, in huge pages where the system allows it; NULL: no memory. */
 void *array_new(size_t count, size_t size);
 
+/* The same on a border of cache lines, and holding anything. */
+void *array_new_aligned(size_t count, size_t size);
+
 #endif

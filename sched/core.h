@@ -3,6 +3,7 @@
 #ifndef SHADE_CORE_H
 #define SHADE_CORE_H
 
+#include "heap.h"
 #include "job.h"
 #include "policy.h"
 #include "shade/sched.h"
@@ -17,17 +18,20 @@ enum sample_state {
 #define SAMPLE_PINNED 2u     /* never a victim */
 #define SAMPLE_PREFETCHED 4u /* brought in ahead, not used yet */
 
+/* All that an access touches of a sample, side by side: with millions of samples each
+ * further place in memory costs more than everything that is computed with it. */
 struct sample {
 	uint64_t size;
 	uint32_t frequency; /* accesses ever; survives eviction */
 	uint8_t state;
 	uint8_t flags;
+	struct job_sample job0; /* what job 0 knows; other jobs have arrays of their own */
+	_Alignas(8) unsigned char policy[POLICY_SAMPLE_BYTES]; /* the policy's own */
 };
 
 struct sched {
 	const struct policy *policy;
 	void *policy_state;
-	void *policy_samples; /* policy->sample_bytes each */
 
 	struct sample *samples;
 	uint64_t *resident; /* bitmap */
@@ -54,15 +58,21 @@ static inline bool sample_may_leave(const struct sample *sample)
 /* The policy's own data of a sample. */
 static inline void *sched_policy_sample(const struct sched *s, uint32_t id)
 {
-	return (char *)s->policy_samples + (size_t)id * s->policy->sample_bytes;
+	return s->samples[id].policy;
+}
+
+/* Where a heap finds its slots: they come first in the policy's own data. */
+static inline struct heap_slots sched_slots(const struct sched *s)
+{
+	return (struct heap_slots){ s->samples ? s->samples->policy : NULL, sizeof(struct sample) };
 }
 
 /* Has what is known of a sample fetched from memory. */
 static inline void sched_prefetch_sample(const struct sched *s, uint32_t id)
 {
 	__builtin_prefetch(&s->samples[id]);
+	__builtin_prefetch(s->samples[id].policy);
 	__builtin_prefetch(&s->resident[id / 64]);
-	__builtin_prefetch(sched_policy_sample(s, id));
 }
 
 #endif

@@ -3,21 +3,26 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "array.h"
-
-#define ARITY 4
 
 static uint32_t *slot_of(struct heap_slots slots, uint32_t id)
 {
 	return (uint32_t *)((char *)slots.base + (size_t)id * slots.stride);
 }
 
+static bool before(const struct heap_entry *a, const struct heap_entry *b)
+{
+	return a->key != b->key ? a->key < b->key : a->id < b->id;
+}
+
 static void place(struct heap *heap, struct heap_slots slots, uint32_t slot,
 		  struct heap_entry entry)
 {
-	heap->entries[slot] = entry;
+	*heap_at(heap, slot) = entry;
 	*slot_of(slots, entry.id) = slot;
 }
 
@@ -25,40 +30,41 @@ static void sift_up(struct heap *heap, struct heap_slots slots, uint32_t slot,
 		    struct heap_entry entry)
 {
 	while (slot > 0) {
-		uint32_t parent = (slot - 1) / ARITY;
+		uint32_t parent = (slot - 1) / HEAP_ARITY;
 
-		if (heap->entries[parent].key <= entry.key)
+		if (!before(&entry, heap_at(heap, parent)))
 			break;
-		place(heap, slots, slot, heap->entries[parent]);
+		place(heap, slots, slot, *heap_at(heap, parent));
 		slot = parent;
 	}
 	place(heap, slots, slot, entry);
 }
 
-static uint32_t smallest_child(const struct heap *heap, uint32_t first)
+static uint32_t smallest_child(const struct heap *heap, uint32_t parent, uint32_t first)
 {
-	uint32_t end = heap->count - first < ARITY ? heap->count : first + ARITY;
-	uint32_t best = first;
+	const struct heap_entry *child = heap->lines[parent + 1].entry;
+	uint32_t count = heap->count - first < HEAP_ARITY ? heap->count - first : HEAP_ARITY;
+	uint32_t best = 0;
 
-	for (uint32_t i = first + 1; i < end; i++)
-		if (heap->entries[i].key < heap->entries[best].key)
+	for (uint32_t i = 1; i < count; i++)
+		if (before(&child[i], &child[best]))
 			best = i;
-	return best;
+	return first + best;
 }
 
 static void sift_down(struct heap *heap, struct heap_slots slots, uint32_t slot,
 		      struct heap_entry entry)
 {
 	for (;;) {
-		uint64_t first = (uint64_t)slot * ARITY + 1;
+		uint64_t first = (uint64_t)slot * HEAP_ARITY + 1;
 		uint32_t child;
 
 		if (first >= heap->count)
 			break;
-		child = smallest_child(heap, (uint32_t)first);
-		if (heap->entries[child].key >= entry.key)
+		child = smallest_child(heap, slot, (uint32_t)first);
+		if (!before(heap_at(heap, child), &entry))
 			break;
-		place(heap, slots, slot, heap->entries[child]);
+		place(heap, slots, slot, *heap_at(heap, child));
 		slot = child;
 	}
 	place(heap, slots, slot, entry);
@@ -66,26 +72,32 @@ static void sift_down(struct heap *heap, struct heap_slots slots, uint32_t slot,
 
 void heap_free(struct heap *heap)
 {
-	free(heap->entries);
+	free(heap->lines);
 	*heap = (struct heap){ 0 };
 }
 
 int heap_reserve(struct heap *heap, uint32_t count)
 {
-	size_t room = array_room(heap->room, count);
-	int rc;
+	size_t lines = ((size_t)count + HEAP_ARITY - 1) / HEAP_ARITY + 1;
+	size_t room = array_room(heap->room, lines);
+	struct heap_line *grown;
 
-	if (count <= heap->room)
+	if (lines <= heap->room)
 		return 0;
-	rc = array_resize((void **)&heap->entries, room, sizeof(*heap->entries));
-	if (!rc)
-		heap->room = (uint32_t)room;
-	return rc;
+	grown = array_new_aligned(room, sizeof(*grown));
+	if (!grown)
+		return -ENOMEM;
+	if (heap->count)
+		memcpy(grown, heap->lines, heap->room * sizeof(*grown));
+	free(heap->lines);
+	heap->lines = grown;
+	heap->room = (uint32_t)room;
+	return 0;
 }
 
 void heap_insert(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_t key)
 {
-	assert(heap->count < heap->room);
+	assert((heap->count + HEAP_ARITY - 1) / HEAP_ARITY < heap->room);
 	heap->count++;
 	sift_up(heap, slots, heap->count - 1, (struct heap_entry){ .key = key, .id = id });
 }
@@ -93,11 +105,11 @@ void heap_insert(struct heap *heap, struct heap_slots slots, uint32_t id, uint64
 void heap_rekey(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_t key)
 {
 	uint32_t slot = *slot_of(slots, id);
-	uint64_t old = heap->entries[slot].key;
+	struct heap_entry old = *heap_at(heap, slot);
 	struct heap_entry entry = { .key = key, .id = id };
 
-	assert(slot < heap->count && heap->entries[slot].id == id);
-	if (key < old)
+	assert(slot < heap->count && heap_at(heap, slot)->id == id);
+	if (before(&entry, &old))
 		sift_up(heap, slots, slot, entry);
 	else
 		sift_down(heap, slots, slot, entry);
@@ -106,16 +118,16 @@ void heap_rekey(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_
 void heap_remove(struct heap *heap, struct heap_slots slots, uint32_t id)
 {
 	uint32_t slot = *slot_of(slots, id);
-	struct heap_entry last = heap->entries[heap->count - 1];
-	uint64_t old;
+	struct heap_entry last = *heap_at(heap, heap->count - 1);
+	struct heap_entry old;
 
-	assert(slot < heap->count && heap->entries[slot].id == id);
-	old = heap->entries[slot].key;
+	assert(slot < heap->count && heap_at(heap, slot)->id == id);
+	old = *heap_at(heap, slot);
 	heap->count--;
 	*slot_of(slots, id) = HEAP_NO_SLOT;
 	if (last.id == id)
 		return;
-	if (last.key < old)
+	if (before(&last, &old))
 		sift_up(heap, slots, slot, last);
 	else
 		sift_down(heap, slots, slot, last);
@@ -127,17 +139,17 @@ void heap_prefetch(const struct heap *heap, struct heap_slots slots, uint32_t id
 
 	if (slot >= heap->count)
 		return;
-	__builtin_prefetch(&heap->entries[slot]);
+	__builtin_prefetch(heap_at(heap, slot));
 	if (slot)
-		__builtin_prefetch(&heap->entries[(slot - 1) / ARITY]);
+		__builtin_prefetch(heap_at(heap, (slot - 1) / HEAP_ARITY));
 }
 
 int heap_check(const struct heap *heap, struct heap_slots slots)
 {
 	for (uint32_t i = 0; i < heap->count; i++) {
-		if (*slot_of(slots, heap->entries[i].id) != i)
+		if (*slot_of(slots, heap_at(heap, i)->id) != i)
 			return -EINVAL;
-		if (i && heap->entries[(i - 1) / ARITY].key > heap->entries[i].key)
+		if (i && before(heap_at(heap, i), heap_at(heap, (i - 1) / HEAP_ARITY)))
 			return -EINVAL;
 	}
 	return 0;

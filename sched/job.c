@@ -21,17 +21,12 @@ static uint64_t score_weight(float score)
 	return (uint64_t)(weight < WEIGHT_MAX ? weight : WEIGHT_MAX);
 }
 
-int job_init(struct job *job, uint32_t samples)
+void job_init(struct job *job, size_t stride)
 {
-	int rc;
-
-	*job = (struct job){ .scan = PLACE_NONE };
-	rc = job_reserve(job, samples);
-	if (rc)
-		job_free(job);
-	else
-		job_grow(job, samples);
-	return rc;
+	*job = (struct job){ .period = 1,
+			     .scan = PLACE_NONE,
+			     .stride = stride ? stride : sizeof(struct job_sample),
+			     .owns_samples = !stride };
 }
 
 static void order_free(struct order *order)
@@ -47,32 +42,31 @@ void job_free(struct job *job)
 {
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
 		order_free(&job->orders[i]);
-	free(job->samples);
-	free(job->seen);
+	if (job->owns_samples)
+		free(job->samples);
 }
 
 int job_reserve(struct job *job, uint32_t samples)
 {
-	int rc = array_resize((void **)&job->samples, samples, sizeof(*job->samples));
+	return job->owns_samples ? array_resize(&job->samples, samples, job->stride) : 0;
+}
 
-	if (!rc)
-		rc = array_resize((void **)&job->seen, bits_words(samples), sizeof(*job->seen));
-	return rc;
+void job_attach(struct job *job, void *samples)
+{
+	job->samples = samples;
 }
 
 void job_grow(struct job *job, uint32_t samples)
 {
-	size_t old_words = bits_words(job->sample_count);
-
-	memset(job->seen + old_words, 0, (bits_words(samples) - old_words) * sizeof(*job->seen));
 	for (uint32_t i = job->sample_count; i < samples; i++)
-		job->samples[i] = (struct job_sample){ .score = SCORE_NONE, .head = PLACE_NONE };
+		*job_sample(job, i) =
+			(struct job_sample){ .score = SCORE_NONE, .head = PLACE_NONE };
 	job->sample_count = samples;
 }
 
 void job_score(struct job *job, uint32_t id, float score)
 {
-	struct job_sample *sample = &job->samples[id];
+	struct job_sample *sample = job_sample(job, id);
 
 	job->scored += (score >= 0) - (sample->score >= 0);
 	job->score_sum += score_weight(score) - score_weight(sample->score);
@@ -108,7 +102,7 @@ static void link_order(struct job *job, uint32_t slot)
 	struct order *order = &job->orders[slot];
 
 	for (uint32_t i = 0; i < order->count; i++) {
-		struct job_sample *sample = &job->samples[order->ids[i]];
+		struct job_sample *sample = job_sample(job, order->ids[i]);
 		uint32_t place = place_make(slot, i);
 
 		if (bits_test(order->consumed, i))
@@ -127,7 +121,7 @@ static void link_order(struct job *job, uint32_t slot)
 static void relink(struct job *job)
 {
 	for (uint32_t i = 0; i < job->sample_count; i++)
-		job->samples[i].head = PLACE_NONE;
+		job_sample(job, i)->head = PLACE_NONE;
 	for (unsigned i = 0; i < job->order_count; i++)
 		link_order(job, job->sequence[i]);
 	job->scan = PLACE_NONE;
@@ -219,7 +213,7 @@ int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 	if (*dropped)
 		relink(job);
 	if (epoch > job->epoch) {
-		memset(job->seen, 0, bits_words(job->sample_count) * sizeof(*job->seen));
+		job->period++;
 		job->covered = 0;
 	}
 	job->epoch = epoch;
@@ -228,12 +222,12 @@ int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 
 uint32_t job_consume(struct job *job, uint32_t id)
 {
-	struct job_sample *sample = &job->samples[id];
+	struct job_sample *sample = job_sample(job, id);
 	uint32_t place = sample->head, index = place_index(place);
 	struct order *order;
 
-	if (!bits_test(job->seen, id)) {
-		bits_set(job->seen, id);
+	if (sample->seen != job->period) {
+		sample->seen = job->period;
 		job->covered++;
 	}
 	if (place == PLACE_NONE)
@@ -340,7 +334,7 @@ static const char *check_order(const struct job *job, unsigned rank, uint32_t *c
 static const char *check_chains(const struct job *job, uint32_t *cursor)
 {
 	for (uint32_t i = 0; i < job->sample_count; i++)
-		cursor[i] = job->samples[i].head;
+		cursor[i] = job_sample(job, i)->head;
 	for (unsigned rank = 0; rank < job->order_count; rank++) {
 		const char *wrong = check_order(job, rank, cursor);
 
@@ -367,9 +361,9 @@ const char *job_check(const struct job *job)
 	if (wrong)
 		return wrong;
 	for (uint32_t i = 0; i < job->sample_count; i++) {
-		scored += job->samples[i].score >= 0;
-		sum += score_weight(job->samples[i].score);
-		covered += bits_test(job->seen, i);
+		scored += job_sample(job, i)->score >= 0;
+		sum += score_weight(job_sample(job, i)->score);
+		covered += job_sample(job, i)->seen == job->period;
 	}
 	if (scored != job->scored || sum != job->score_sum)
 		return "a job's scores do not add up";

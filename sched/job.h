@@ -13,6 +13,7 @@
 #define SHADE_JOB_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "posset.h"
@@ -35,12 +36,15 @@ struct job_sample {
 	float score;
 	uint32_t head; /* place of the first entry ahead */
 	uint32_t tail; /* place of the last; garbage while head is PLACE_NONE */
+	uint32_t seen; /* the period of the last access */
 };
 
 struct job {
-	struct job_sample *samples;
-	uint64_t *seen; /* bitmap: read since the epoch began */
+	void *samples; /* struct job_sample, `stride` bytes apart: see job_sample() */
+	size_t stride;
+	bool owns_samples;
 	uint32_t sample_count;
+	uint32_t period; /* one more with each epoch that begins; from 1 */
 	uint32_t covered;
 	uint32_t scored;
 	uint64_t score_sum; /* of score_weight(): exact, whatever the sequence of updates */
@@ -76,11 +80,20 @@ static inline uint32_t job_later(const struct job *job, uint32_t place, uint32_t
 	return index < order->count ? order->ids[index] : UINT32_MAX;
 }
 
-int job_init(struct job *job, uint32_t samples);
+static inline struct job_sample *job_sample(const struct job *job, uint32_t id)
+{
+	return (struct job_sample *)((char *)job->samples + (size_t)id * job->stride);
+}
+
+/* A job that knows no samples yet. With a stride of 0 it has an array of its own for
+ * them, else the caller keeps them somewhere and calls job_attach(). */
+void job_init(struct job *job, size_t stride);
 void job_free(struct job *job);
 /* Makes room for `samples`, without making them known. 0 or -ENOMEM. */
 int job_reserve(struct job *job, uint32_t samples);
-/* After job_reserve(): the ids below `samples` are known. */
+/* The caller's array has moved. */
+void job_attach(struct job *job, void *samples);
+/* There is room: the ids below `samples` are known. */
 void job_grow(struct job *job, uint32_t samples);
 
 void job_score(struct job *job, uint32_t id, float score);

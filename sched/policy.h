@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #define SAMPLE_NONE UINT32_MAX
+#define POLICY_SAMPLE_BYTES 16
 
 struct sched;
 
@@ -24,7 +25,7 @@ struct policy {
 	bool reference;	     /* for the simulator and the tests, not for a mount */
 	bool follows_orders; /* ranks by the horizon, so that prefetch makes sense */
 	size_t state_bytes;  /* zeroed at the start */
-	size_t sample_bytes; /* for each known sample; starts as bytes of 0xff */
+	size_t sample_bytes; /* of POLICY_SAMPLE_BYTES for each sample; 0xff at the start */
 
 	/* Makes sure that `held` samples can have entered. 0 or -ENOMEM. NULL: always. */
 	int (*reserve)(struct sched *s, uint32_t held);

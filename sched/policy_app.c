@@ -26,12 +26,12 @@ static uint64_t priority(const struct sched *s, uint32_t id)
 
 static void enter(struct sched *s, uint32_t id)
 {
-	heap_insert(policy_heap(s), policy_heap_slots(s), id, priority(s, id));
+	heap_insert(policy_heap(s), sched_slots(s), id, priority(s, id));
 }
 
 static void rekey(struct sched *s, uint32_t id)
 {
-	heap_rekey(policy_heap(s), policy_heap_slots(s), id, priority(s, id));
+	heap_rekey(policy_heap(s), sched_slots(s), id, priority(s, id));
 }
 
 static uint32_t victim(struct sched *s, uint32_t newcomer)
@@ -41,15 +41,15 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 	if (!heap->count)
 		return SAMPLE_NONE;
 	if (newcomer == SAMPLE_NONE)
-		return heap->entries[0].id;
-	if (sched_best_score(s, newcomer) < 0 || priority(s, newcomer) <= heap->entries[0].key)
+		return heap_at(heap, 0)->id;
+	if (sched_best_score(s, newcomer) < 0 || priority(s, newcomer) <= heap_at(heap, 0)->key)
 		return SAMPLE_NONE;
-	return heap->entries[0].id;
+	return heap_at(heap, 0)->id;
 }
 
 static void look_ahead(const struct sched *s, uint32_t id)
 {
-	heap_prefetch(policy_heap(s), policy_heap_slots(s), id);
+	heap_prefetch(policy_heap(s), sched_slots(s), id);
 }
 
 static void rebuild(struct sched *s)
@@ -65,7 +65,7 @@ static const char *check(const struct sched *s)
 	const struct heap *heap = policy_heap(s);
 
 	for (uint32_t i = 0; i < heap->count; i++)
-		if (heap->entries[i].key != priority(s, heap->entries[i].id))
+		if (heap_at(heap, i)->key != priority(s, heap_at(heap, i)->id))
 			return "a priority in the heap is not the sample's";
 	return policy_heap_check(s);
 }

@@ -8,13 +8,12 @@ int policy_heap_reserve(struct sched *s, uint32_t held)
 
 void policy_heap_finish(struct sched *s)
 {
-	if (policy_heap(s))
-		heap_free(policy_heap(s));
+	heap_free(policy_heap(s));
 }
 
 void policy_heap_leave(struct sched *s, uint32_t id)
 {
-	heap_remove(policy_heap(s), policy_heap_slots(s), id);
+	heap_remove(policy_heap(s), sched_slots(s), id);
 }
 
 const char *policy_heap_check(const struct sched *s)
@@ -27,7 +26,7 @@ const char *policy_heap_check(const struct sched *s)
 	if (heap->count != may_leave)
 		return "the heap is not the residents";
 	for (uint32_t i = 0; i < heap->count; i++)
-		if (!sample_may_leave(&s->samples[heap->entries[i].id]))
+		if (!sample_may_leave(&s->samples[heap_at(heap, i)->id]))
 			return "the heap holds a sample that may not leave";
-	return heap_check(heap, policy_heap_slots(s)) ? "the heap is out of order" : NULL;
+	return heap_check(heap, sched_slots(s)) ? "the heap is out of order" : NULL;
 }

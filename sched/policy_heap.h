@@ -5,16 +5,10 @@
 #define SHADE_POLICY_HEAP_H
 
 #include "core.h"
-#include "heap.h"
 
 static inline struct heap *policy_heap(const struct sched *s)
 {
 	return s->policy_state;
-}
-
-static inline struct heap_slots policy_heap_slots(const struct sched *s)
-{
-	return (struct heap_slots){ s->policy_samples, s->policy->sample_bytes };
 }
 
 int policy_heap_reserve(struct sched *s, uint32_t held);

@@ -13,7 +13,6 @@
  */
 #include <string.h>
 
-#include "heap.h"
 #include "queue.h"
 
 #define L_SHARE 10 /* L is a 10th of the capacity */
@@ -43,11 +42,6 @@ static struct icache_sample *own(const struct sched *s, uint32_t id)
 	return sched_policy_sample(s, id);
 }
 
-static struct heap_slots slots_of(const struct sched *s)
-{
-	return (struct heap_slots){ s->policy_samples, sizeof(struct icache_sample) };
-}
-
 /* The snapshot of a sample that has not been in one (bytes of 0xff) is a NaN. */
 static float importance(const struct sched *s, uint32_t id)
 {
@@ -74,8 +68,7 @@ static int reserve(struct sched *s, uint32_t held)
 
 static void finish(struct sched *s)
 {
-	if (state_of(s))
-		heap_free(&state_of(s)->important);
+	heap_free(&state_of(s)->important);
 }
 
 static void enter_part(struct sched *s, uint32_t id, enum part part, bool first)
@@ -84,7 +77,7 @@ static void enter_part(struct sched *s, uint32_t id, enum part part, bool first)
 
 	own(s, id)->part = part;
 	if (part == PART_H) {
-		heap_insert(&state->important, slots_of(s), id, key_of(s, id));
+		heap_insert(&state->important, sched_slots(s), id, key_of(s, id));
 		state->important_bytes += s->samples[id].size;
 		return;
 	}
@@ -110,7 +103,7 @@ static void leave(struct sched *s, uint32_t id)
 	struct icache *state = state_of(s);
 
 	if (own(s, id)->part == PART_H) {
-		heap_remove(&state->important, slots_of(s), id);
+		heap_remove(&state->important, sched_slots(s), id);
 		state->important_bytes -= s->samples[id].size;
 	} else {
 		queue_remove(s, &state->rest, id);
@@ -121,7 +114,7 @@ static void leave(struct sched *s, uint32_t id)
 static uint32_t victim(struct sched *s, uint32_t newcomer)
 {
 	struct icache *state = state_of(s);
-	uint32_t least = state->important.count ? state->important.entries[0].id : SAMPLE_NONE;
+	uint32_t least = state->important.count ? heap_at(&state->important, 0)->id : SAMPLE_NONE;
 	bool outranks = newcomer != SAMPLE_NONE && least != SAMPLE_NONE &&
 			importance(s, newcomer) > importance(s, least);
 
@@ -142,9 +135,9 @@ static void epoch(struct sched *s)
 		own(s, id)->importance = sched_best_score(s, id);
 	heap->count = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t id = heap->entries[i].id;
+		uint32_t id = heap_at(heap, i)->id;
 
-		heap_insert(heap, slots_of(s), id, key_of(s, id));
+		heap_insert(heap, sched_slots(s), id, key_of(s, id));
 	}
 }
 
@@ -167,7 +160,7 @@ static const char *check(const struct sched *s)
 		return "the bytes of the two parts do not add up";
 	if (queue_walk(s, &state->rest) != may_leave - state->important.count)
 		return "the two parts are not the residents";
-	return heap_check(&state->important, slots_of(s)) ? "the heap is out of order" : NULL;
+	return heap_check(&state->important, sched_slots(s)) ? "the heap is out of order" : NULL;
 }
 
 const struct policy policy_icache = {

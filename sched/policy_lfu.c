@@ -25,7 +25,7 @@ static struct lfu_sample *own(const struct sched *s, uint32_t id)
 
 static void restore(struct sched *s, uint32_t id)
 {
-	heap_insert(policy_heap(s), policy_heap_slots(s), id, own(s, id)->key);
+	heap_insert(policy_heap(s), sched_slots(s), id, own(s, id)->key);
 }
 
 static void enter(struct sched *s, uint32_t id)
@@ -37,13 +37,13 @@ static void enter(struct sched *s, uint32_t id)
 static void touch(struct sched *s, uint32_t id)
 {
 	own(s, id)->key = key_of(s, id);
-	heap_rekey(policy_heap(s), policy_heap_slots(s), id, own(s, id)->key);
+	heap_rekey(policy_heap(s), sched_slots(s), id, own(s, id)->key);
 }
 
 static uint32_t victim(struct sched *s, uint32_t newcomer)
 {
 	(void)newcomer;
-	return policy_heap(s)->count ? policy_heap(s)->entries[0].id : SAMPLE_NONE;
+	return policy_heap(s)->count ? heap_at(policy_heap(s), 0)->id : SAMPLE_NONE;
 }
 
 const struct policy policy_lfu = {

@@ -31,7 +31,7 @@ static struct use nearest(const struct sched *s, uint32_t id)
 			continue;
 		use = (struct use){ .job = job,
 				    .place = find_place(s->jobs[job], id),
-				    .score = s->jobs[job]->samples[id].score };
+				    .score = job_sample(s->jobs[job], id)->score };
 		if (use.score < 0)
 			use.score = 0;
 		if (job == 0 || use_before(s, use, best))

@@ -14,7 +14,6 @@
  */
 #include <string.h>
 
-#include "heap.h"
 #include "use.h"
 
 struct shade_sample {
@@ -35,11 +34,6 @@ static struct shade *state_of(const struct sched *s)
 static struct shade_sample *own(const struct sched *s, uint32_t id)
 {
 	return sched_policy_sample(s, id);
-}
-
-static struct heap_slots slots_of(const struct sched *s)
-{
-	return (struct heap_slots){ s->policy_samples, sizeof(struct shade_sample) };
 }
 
 /* Scores are not negative, so their bits compare as they do; the id settles ties. */
@@ -66,7 +60,7 @@ static int reserve(struct sched *s, uint32_t held)
 
 static void finish(struct sched *s)
 {
-	for (uint32_t job = 0; state_of(s) && job < SCHED_JOBS_MAX; job++)
+	for (uint32_t job = 0; job < SCHED_JOBS_MAX; job++)
 		heap_free(&state_of(s)->beyond[job]);
 }
 
@@ -77,7 +71,7 @@ static void file_under(struct sched *s, uint32_t id, struct use use)
 	sample->job = use.job;
 	sample->place = use.place;
 	if (use.place == PLACE_NONE)
-		heap_insert(&state_of(s)->beyond[use.job], slots_of(s), id, beyond_key(use, id));
+		heap_insert(&state_of(s)->beyond[use.job], sched_slots(s), id, beyond_key(use, id));
 	else
 		posset_add(marks_of(s, use.job, use.place), place_index(use.place));
 }
@@ -92,7 +86,7 @@ static void leave(struct sched *s, uint32_t id)
 	const struct shade_sample *sample = own(s, id);
 
 	if (sample->slot != HEAP_NO_SLOT)
-		heap_remove(&state_of(s)->beyond[sample->job], slots_of(s), id);
+		heap_remove(&state_of(s)->beyond[sample->job], sched_slots(s), id);
 	else
 		posset_remove(marks_of(s, sample->job, sample->place), place_index(sample->place));
 }
@@ -113,7 +107,7 @@ static void refile(struct sched *s, uint32_t id)
 
 	if (filed_under(s, id, use)) {
 		if (use.place == PLACE_NONE)
-			heap_rekey(&state_of(s)->beyond[use.job], slots_of(s), id,
+			heap_rekey(&state_of(s)->beyond[use.job], sched_slots(s), id,
 				   beyond_key(use, id));
 		return;
 	}
@@ -128,7 +122,7 @@ static uint32_t farthest_in_job(const struct sched *s, uint32_t job)
 	const struct job *j = s->jobs[job];
 
 	if (beyond->count)
-		return beyond->entries[0].id;
+		return heap_at(beyond, 0)->id;
 	for (unsigned rank = j->order_count; rank-- > 0;) {
 		const struct order *order = &j->orders[j->sequence[rank]];
 		uint32_t index = posset_max(&order->resident);
@@ -182,7 +176,7 @@ static void look_ahead(const struct sched *s, uint32_t id)
 	uint32_t job = own(s, id)->job;
 
 	if (job < SCHED_JOBS_MAX)
-		heap_prefetch(&state_of(s)->beyond[job], slots_of(s), id);
+		heap_prefetch(&state_of(s)->beyond[job], sched_slots(s), id);
 }
 
 static void rebuild(struct sched *s)
@@ -211,7 +205,8 @@ static const char *check_filing(const struct sched *s, uint32_t id, uint32_t *ma
 	if (!filed_under(s, id, use))
 		return "a resident is not filed where its job expects it";
 	if (use.place == PLACE_NONE)
-		return state_of(s)->beyond[use.job].entries[sample->slot].key == beyond_key(use, id)
+		return heap_at(&state_of(s)->beyond[use.job], sample->slot)->key ==
+				       beyond_key(use, id)
 			       ? NULL
 			       : "a key in the heap is not the sample's";
 	++*marked;
@@ -250,7 +245,7 @@ static const char *check(const struct sched *s)
 			return wrong;
 	}
 	for (uint32_t job = 0; job < s->job_end; job++) {
-		if (heap_check(&state_of(s)->beyond[job], slots_of(s)))
+		if (heap_check(&state_of(s)->beyond[job], sched_slots(s)))
 			return "a heap is out of order";
 		beyond += state_of(s)->beyond[job].count;
 	}

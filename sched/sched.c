@@ -40,8 +40,8 @@ float sched_best_score(const struct sched *s, uint32_t id)
 	float best = SCORE_NONE;
 
 	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i] && s->jobs[i]->samples[id].score > best)
-			best = s->jobs[i]->samples[id].score;
+		if (s->jobs[i] && job_sample(s->jobs[i], id)->score > best)
+			best = job_sample(s->jobs[i], id)->score;
 	return best;
 }
 
@@ -54,29 +54,39 @@ static int policy_reserve(struct sched *s, uint32_t held)
 
 static void policy_finish(struct sched *s)
 {
-	if (s->policy->finish)
+	if (s->policy_state && s->policy->finish)
 		s->policy->finish(s);
 	free(s->policy_state);
-	free(s->policy_samples);
-	s->policy_state = NULL;
-	s->policy_samples = NULL;
 }
 
-/* Sets up `policy` for the samples that are known and held. On failure the handle has
- * no policy data and the caller puts the old one back. */
+/* Allocates what `policy` needs for the samples that are held. On failure the handle has
+ * the policy that it had. */
 static int policy_start(struct sched *s, const struct policy *policy)
 {
+	const struct policy *old = s->policy;
+	void *old_state = s->policy_state;
+
+	assert(policy->sample_bytes <= POLICY_SAMPLE_BYTES);
 	s->policy = policy;
 	s->policy_state = calloc(1, policy->state_bytes ? policy->state_bytes : 1);
-	s->policy_samples = array_new(s->sample_room, policy->sample_bytes);
-	if (!s->policy_state || !s->policy_samples || policy_reserve(s, held_samples(s) + 1)) {
-		policy_finish(s);
-		return -ENOMEM;
+	if (s->policy_state && !policy_reserve(s, held_samples(s) + 1))
+		return 0;
+	policy_finish(s);
+	s->policy = old;
+	s->policy_state = old_state;
+	return -ENOMEM;
+}
+
+/* Takes all samples out of the policy, least valuable first. Returns how many. */
+static uint32_t take_all(struct sched *s, uint32_t *ids)
+{
+	uint32_t count = 0, id;
+
+	while ((id = s->policy->victim(s, SAMPLE_NONE)) != SAMPLE_NONE) {
+		s->policy->leave(s, id);
+		ids[count++] = id;
 	}
-	memset(s->policy_samples, 0xff, (size_t)s->sample_count * policy->sample_bytes);
-	if (policy->epoch)
-		policy->epoch(s);
-	return 0;
+	return count;
 }
 
 static void enter(struct sched *s, uint32_t id)
@@ -101,24 +111,26 @@ int sched_set_policy(struct sched *s, const char *name)
 {
 	const struct policy *policy = name ? policy_find(name) : policy_default();
 	struct sched old = *s;
-	uint32_t id;
-	int rc;
+	uint32_t *ids, count;
 
 	if (!policy)
 		return -EINVAL;
 	if (policy == s->policy)
 		return 0;
-	rc = policy_start(s, policy);
-	if (rc) {
-		*s = old;
-		return rc;
+	ids = array_new(s->stats.resident_samples, sizeof(*ids));
+	if (!ids || policy_start(s, policy)) {
+		free(ids);
+		return -ENOMEM;
 	}
-	/* Least valuable first, so that policies that go by sequence begin with a good one. */
-	while ((id = old.policy->victim(&old, SAMPLE_NONE)) != SAMPLE_NONE) {
-		old.policy->leave(&old, id);
-		policy->enter(s, id);
-	}
+	count = take_all(&old, ids);
 	policy_finish(&old);
+	for (uint32_t id = 0; id < s->sample_count; id++)
+		memset(s->samples[id].policy, 0xff, POLICY_SAMPLE_BYTES);
+	if (policy->epoch)
+		policy->epoch(s);
+	for (uint32_t i = 0; i < count; i++)
+		policy->enter(s, ids[i]);
+	free(ids);
 	return 0;
 }
 
@@ -173,9 +185,9 @@ static int reserve_samples(struct sched *s, uint32_t room)
 	int rc = array_resize((void **)&s->samples, room, sizeof(*s->samples));
 
 	if (!rc)
-		rc = array_resize((void **)&s->resident, bits_words(room), sizeof(*s->resident));
+		job_attach(s->jobs[0], &s->samples->job0);
 	if (!rc)
-		rc = array_resize(&s->policy_samples, room, s->policy->sample_bytes);
+		rc = array_resize((void **)&s->resident, bits_words(room), sizeof(*s->resident));
 	for (unsigned i = 0; i < s->job_end && !rc; i++)
 		if (s->jobs[i])
 			rc = job_reserve(s->jobs[i], room);
@@ -202,8 +214,8 @@ int sched_grow(struct sched *s, uint32_t samples)
 	memset(s->samples + old, 0, (samples - old) * sizeof(*s->samples));
 	memset(s->resident + old_words, 0,
 	       (bits_words(samples) - old_words) * sizeof(*s->resident));
-	memset(sched_policy_sample(s, old), 0xff,
-	       (size_t)(samples - old) * s->policy->sample_bytes);
+	for (uint32_t id = old; id < samples; id++)
+		memset(s->samples[id].policy, 0xff, POLICY_SAMPLE_BYTES);
 	for (unsigned i = 0; i < s->job_end; i++)
 		if (s->jobs[i])
 			job_grow(s->jobs[i], samples);
@@ -352,9 +364,9 @@ static struct job *soonest_job(const struct sched *s, uint32_t id)
 		struct job *job = s->jobs[i];
 		double distance;
 
-		if (!job || job->samples[id].head == PLACE_NONE)
+		if (!job || job_sample(job, id)->head == PLACE_NONE)
 			continue;
-		distance = job_distance(job, job->samples[id].head, 0);
+		distance = job_distance(job, job_sample(job, id)->head, 0);
 		if (distance < soonest) {
 			soonest = distance;
 			best = job;
@@ -390,8 +402,7 @@ static void look_ahead(const struct sched *s, const struct job *job, uint32_t pl
 
 	if (soon != SAMPLE_NONE) {
 		sched_prefetch_sample(s, soon);
-		__builtin_prefetch(&job->samples[soon]);
-		__builtin_prefetch(&job->seen[soon / 64]);
+		__builtin_prefetch(job_sample(job, soon));
 	}
 	if (next != SAMPLE_NONE && s->policy->look_ahead)
 		s->policy->look_ahead(s, next);
@@ -567,10 +578,9 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 	if (slot == SCHED_JOBS_MAX)
 		return -ENOSPC;
 	job = malloc(sizeof(*job));
-	if (!job || job_init(job, 0)) {
-		free(job);
+	if (!job)
 		return -ENOMEM;
-	}
+	job_init(job, slot == 0 ? sizeof(struct sample) : 0);
 	set_job(s, slot, job);
 	if (job_reserve(job, s->sample_room) || policy_reserve(s, held_samples(s) + 1)) {
 		set_job(s, slot, NULL);
@@ -688,7 +698,9 @@ int sched_remove(struct sched *s, uint32_t id)
 	for (unsigned i = 0; i < s->job_end; i++)
 		if (s->jobs[i])
 			job_forget(s->jobs[i], id);
-	s->samples[id] = (struct sample){ .state = SAMPLE_ABSENT };
+	s->samples[id].size = 0;
+	s->samples[id].frequency = 0;
+	s->samples[id].flags = 0;
 	return 0;
 }
 
@@ -749,7 +761,7 @@ float sched_get_score(const struct sched *s, uint32_t job_id, uint32_t id)
 {
 	const struct job *job = find_job(s, job_id);
 
-	return job && id < s->sample_count ? job->samples[id].score : SCORE_NONE;
+	return job && id < s->sample_count ? job_sample(job, id)->score : SCORE_NONE;
 }
 
 uint32_t sched_get_frequency(const struct sched *s, uint32_t id)

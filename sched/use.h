@@ -20,7 +20,7 @@ struct use {
 
 static inline struct use use_in_job(const struct sched *s, uint32_t job, uint32_t id)
 {
-	const struct job_sample *sample = &s->jobs[job]->samples[id];
+	const struct job_sample *sample = job_sample(s->jobs[job], id);
 
 	return (struct use){ job, sample->head, sample->score > 0 ? sample->score : 0 };
 }

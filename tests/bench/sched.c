@@ -18,7 +18,7 @@
 #include "shade/pads.h"
 #include "shade/sched.h"
 
-#define REPEATS 3
+#define REPEATS 5
 #define BATCH 64
 
 static bool json;

@@ -98,7 +98,7 @@ Test(heap, agrees_with_an_array)
 			in[id] = false;
 		}
 		if (heap.count)
-			cr_assert_eq(heap.entries[0].key, plain_min(keys, in));
+			cr_assert_eq(heap_at(&heap, 0)->key, plain_min(keys, in));
 		if (step % 100 == 0)
 			cr_assert_eq(heap_check(&heap, where), 0);
 	}
@@ -115,7 +115,7 @@ Test(heap, check_sees_disorder)
 	heap_insert(&heap, where, 0, 1);
 	heap_insert(&heap, where, 1, 2);
 	cr_assert_eq(heap_check(&heap, where), 0);
-	heap.entries[0].key = 3;
+	heap_at(&heap, 0)->key = 3;
 	cr_assert_neq(heap_check(&heap, where), 0);
 	heap_free(&heap);
 }
