@@ -50,6 +50,12 @@ struct sched {
 /* The best score over the jobs; SCORE_NONE: never scored. */
 float sched_best_score(const struct sched *s, uint32_t id);
 
+/* NULL: there is no such job. */
+static inline struct job *sched_job(const struct sched *s, uint32_t job)
+{
+	return job < SCHED_JOBS_MAX ? s->jobs[job] : NULL;
+}
+
 static inline bool sample_may_leave(const struct sample *sample)
 {
 	return sample->state == SAMPLE_RESIDENT && !(sample->flags & SAMPLE_PINNED);

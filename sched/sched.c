@@ -30,21 +30,6 @@ static uint32_t held_samples(const struct sched *s)
 	return s->stats.resident_samples + s->reserved_count;
 }
 
-static struct job *find_job(const struct sched *s, uint32_t job)
-{
-	return job < SCHED_JOBS_MAX ? s->jobs[job] : NULL;
-}
-
-float sched_best_score(const struct sched *s, uint32_t id)
-{
-	float best = SCORE_NONE;
-
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i] && job_sample(s->jobs[i], id)->score > best)
-			best = job_sample(s->jobs[i], id)->score;
-	return best;
-}
-
 /* --- policies ----------------------------------------------------------------- */
 
 static int policy_reserve(struct sched *s, uint32_t held)
@@ -132,11 +117,6 @@ int sched_set_policy(struct sched *s, const char *name)
 		policy->enter(s, ids[i]);
 	free(ids);
 	return 0;
-}
-
-const char *sched_policy(const struct sched *s)
-{
-	return s->policy->name;
 }
 
 /* --- the handle --------------------------------------------------------------- */
@@ -419,7 +399,7 @@ int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
 		return -ERANGE;
 	sample = &s->samples[id];
 	sched_prefetch_sample(s, id);
-	job = job_id == SCHED_JOB_ANY ? soonest_job(s, id) : find_job(s, job_id);
+	job = job_id == SCHED_JOB_ANY ? soonest_job(s, id) : sched_job(s, job_id);
 	if (!job)
 		return -ERANGE;
 	if (sample->state == SAMPLE_ABSENT && policy_reserve(s, held_samples(s) + 1))
@@ -595,7 +575,7 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 
 int sched_job_end(struct sched *s, uint32_t slot)
 {
-	struct job *job = find_job(s, slot);
+	struct job *job = sched_job(s, slot);
 
 	if (!job || slot == 0)
 		return -ERANGE;
@@ -608,7 +588,7 @@ int sched_job_end(struct sched *s, uint32_t slot)
 
 int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
 {
-	struct job *job = find_job(s, job_id);
+	struct job *job = sched_job(s, job_id);
 
 	if (!job || id >= s->sample_count)
 		return -ERANGE;
@@ -623,7 +603,7 @@ int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
 int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t *ids,
 		uint32_t count)
 {
-	struct job *job = find_job(s, job_id);
+	struct job *job = sched_job(s, job_id);
 	int rc;
 
 	if (!job || count > SCHED_ORDER_MAX)
@@ -639,7 +619,7 @@ int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t
 
 int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 {
-	struct job *job = find_job(s, job_id);
+	struct job *job = sched_job(s, job_id);
 	bool dropped;
 	int rc;
 
@@ -728,78 +708,4 @@ uint32_t sched_trim(struct sched *s, uint32_t *victims, uint32_t max)
 	}
 	s->stats.evictions += count;
 	return count;
-}
-
-/* --- questions -------------------------------------------------------------------- */
-
-bool sched_resident(const struct sched *s, uint32_t id)
-{
-	return id < s->sample_count && bits_test(s->resident, id);
-}
-
-uint32_t sched_next_resident(const struct sched *s, uint32_t from)
-{
-	size_t words = bits_words(s->sample_count);
-
-	for (size_t word = from / 64; word < words; word++) {
-		uint64_t bits = s->resident[word];
-
-		if (word == from / 64)
-			bits &= UINT64_MAX << (from & 63);
-		if (bits)
-			return (uint32_t)(word * 64 + (unsigned)__builtin_ctzll(bits));
-	}
-	return SAMPLE_NONE;
-}
-
-const uint64_t *sched_resident_bitmap(const struct sched *s)
-{
-	return s->resident;
-}
-
-float sched_get_score(const struct sched *s, uint32_t job_id, uint32_t id)
-{
-	const struct job *job = find_job(s, job_id);
-
-	return job && id < s->sample_count ? job_sample(job, id)->score : SCORE_NONE;
-}
-
-uint32_t sched_get_frequency(const struct sched *s, uint32_t id)
-{
-	return id < s->sample_count ? s->samples[id].frequency : 0;
-}
-
-uint32_t sched_get_ahead(const struct sched *s, uint32_t job_id, uint32_t *ids, uint32_t max)
-{
-	const struct job *job = find_job(s, job_id);
-	uint32_t scan = PLACE_NONE, steps = UINT32_MAX, count = 0, place;
-
-	if (!job)
-		return 0;
-	while (count < max && (place = job_scan(job, &scan, &steps)) != PLACE_NONE) {
-		ids[count++] = job->orders[place_slot(place)].ids[place_index(place)];
-		scan++;
-	}
-	return count;
-}
-
-void sched_get_stats(const struct sched *s, struct sched_stats *stats)
-{
-	*stats = s->stats;
-	stats->samples = s->sample_count;
-}
-
-int sched_get_job_stats(const struct sched *s, uint32_t job_id, struct sched_job_stats *stats)
-{
-	const struct job *job = find_job(s, job_id);
-
-	if (!job)
-		return -ERANGE;
-	*stats = (struct sched_job_stats){
-		.epoch = job->epoch,
-		.order_ahead = job_ahead(job),
-		.covered = job->covered,
-		.scored = job->scored,
-	};
-	return 0;
 }

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What can be asked of a handle without changing it. */
+#include <errno.h>
+
+#include "bits.h"
+#include "core.h"
+
+float sched_best_score(const struct sched *s, uint32_t id)
+{
+	float best = SCORE_NONE;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && job_sample(s->jobs[i], id)->score > best)
+			best = job_sample(s->jobs[i], id)->score;
+	return best;
+}
+
+const char *sched_policy(const struct sched *s)
+{
+	return s->policy->name;
+}
+
+bool sched_resident(const struct sched *s, uint32_t id)
+{
+	return id < s->sample_count && bits_test(s->resident, id);
+}
+
+uint32_t sched_next_resident(const struct sched *s, uint32_t from)
+{
+	size_t words = bits_words(s->sample_count);
+
+	for (size_t word = from / 64; word < words; word++) {
+		uint64_t bits = s->resident[word];
+
+		if (word == from / 64)
+			bits &= UINT64_MAX << (from & 63);
+		if (bits)
+			return (uint32_t)(word * 64 + (unsigned)__builtin_ctzll(bits));
+	}
+	return SAMPLE_NONE;
+}
+
+const uint64_t *sched_resident_bitmap(const struct sched *s)
+{
+	return s->resident;
+}
+
+float sched_get_score(const struct sched *s, uint32_t job_id, uint32_t id)
+{
+	const struct job *job = sched_job(s, job_id);
+
+	return job && id < s->sample_count ? job_sample(job, id)->score : SCORE_NONE;
+}
+
+uint32_t sched_get_frequency(const struct sched *s, uint32_t id)
+{
+	return id < s->sample_count ? s->samples[id].frequency : 0;
+}
+
+uint32_t sched_get_ahead(const struct sched *s, uint32_t job_id, uint32_t *ids, uint32_t max)
+{
+	const struct job *job = sched_job(s, job_id);
+	uint32_t scan = PLACE_NONE, steps = UINT32_MAX, count = 0, place;
+
+	if (!job)
+		return 0;
+	while (count < max && (place = job_scan(job, &scan, &steps)) != PLACE_NONE) {
+		ids[count++] = job->orders[place_slot(place)].ids[place_index(place)];
+		scan++;
+	}
+	return count;
+}
+
+void sched_get_stats(const struct sched *s, struct sched_stats *stats)
+{
+	*stats = s->stats;
+	stats->samples = s->sample_count;
+}
+
+int sched_get_job_stats(const struct sched *s, uint32_t job_id, struct sched_job_stats *stats)
+{
+	const struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	*stats = (struct sched_job_stats){
+		.epoch = job->epoch,
+		.order_ahead = job_ahead(job),
+		.covered = job->covered,
+		.scored = job->scored,
+	};
+	return 0;
+}
