@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The cache: brings together what is asked for (the front end), what is worth keeping (the
+ * policy core), where it comes from (the store) and where it is kept (residency).
+ *
+ * Accesses come in through cache_open(), cache_read() and cache_release(); that is all that a
+ * front end has to call. Requests that must wait are `struct waiter`s, answered exactly once,
+ * from any thread.
+ */
+#ifndef SHADE_CACHE_H
+#define SHADE_CACHE_H
+
+#include "residency.h"
+#include "shade/sched.h"
+#include "tree.h"
+
+struct cache;
+
+struct waiter {
+	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
+	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
+	bool opens; /* an open: no data is wanted */
+	uint64_t offset;
+	size_t size;
+	struct waiter *next; /* the cache's own */
+};
+
+struct cache_options {
+	uint64_t capacity_bytes; /* all of it, buffers in flight included */
+	uint64_t inflight_bytes; /* the part of it for buffers in flight */
+	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
+	uint64_t staleness_ms;
+	uint64_t deadline_ms; /* of one fetch */
+	unsigned depth;	      /* fetches at a time */
+	const char *policy;
+};
+
+struct cache_stats {
+	struct sched_stats sched;
+	struct sched_job_stats job; /* of job 0 */
+	const char *policy;
+	uint64_t capacity_bytes, inflight_bytes;
+	uint64_t large_opens; /* files that are read by ranges */
+	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
+	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
+	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;
+};
+
+int cache_create(struct cache **out, struct store *store, const struct cache_options *options);
+/* After this the cache can be used. */
+int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context);
+/* No more requests come: answers all that wait with an error, and waits for all threads. */
+void cache_stop(struct cache *cache);
+void cache_destroy(struct cache *cache);
+
+/* The clock that all of this goes by. */
+uint64_t cache_now_ms(void);
+
+struct tree *cache_tree(struct cache *cache);
+
+/* --- accesses ------------------------------------------------------------------------------ */
+
+void cache_open(struct cache *cache, struct node *node, struct waiter *waiter);
+void cache_read(struct cache *cache, struct node *node, struct waiter *waiter);
+void cache_release(struct cache *cache, struct node *node);
+/* The kernel forgets a node; what it had of it is gone. */
+void cache_forget(struct cache *cache, struct node *node, uint64_t count);
+/* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */
+struct waiter *cache_take_waiter(struct cache *cache,
+				 bool (*is)(const struct waiter *waiter, void *context),
+				 void *context);
+
+/* --- by hand --------------------------------------------------------------------------------- */
+
+/* Ids here are positions in the numbering that the scan made; until it is complete -EAGAIN. */
+int cache_score(struct cache *cache, const uint32_t *ids, const float *scores, uint32_t count);
+int cache_order(struct cache *cache, uint64_t epoch, const uint32_t *ids, uint32_t count);
+int cache_epoch(struct cache *cache, uint64_t epoch);
+int cache_set_capacity(struct cache *cache, uint64_t bytes);
+int cache_set_policy(struct cache *cache, const char *policy);
+/* For each file at or below a path. */
+int cache_warm(struct cache *cache, const char *path);
+int cache_evict(struct cache *cache, const char *path);
+int cache_pin(struct cache *cache, const char *path, bool pin);
+
+void cache_get_stats(struct cache *cache, struct cache_stats *stats);
+
+/* --- the numbering -----------------------------------------------------------------------------
+ */
+
+/* Numbers all files by their sorted paths: walks the whole tree. `stop` ends it early. */
+int cache_scan(struct cache *cache, const _Atomic bool *stop);
+bool cache_scan_complete(struct cache *cache);
+uint32_t cache_samples(struct cache *cache);
+/* The id of a file, or -ENOENT, -EAGAIN. */
+int cache_find_sample(struct cache *cache, const char *path, uint32_t *id);
+struct cache_sample {
+	float score; /* below 0: none */
+	uint32_t frequency;
+	bool resident;
+	uint64_t size;
+};
+int cache_get_sample(struct cache *cache, uint32_t id, struct cache_sample *sample);
+/* The path, to be freed; NULL: there is none. */
+char *cache_sample_path(struct cache *cache, uint32_t id);
+/* Up to `max` ids that come next. */
+uint32_t cache_ahead(struct cache *cache, uint32_t *ids, uint32_t max);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the kernel holds: puts whole samples into its page cache and drops them again, from
+ * a thread of its own that nothing waits for. Storing and dropping wait for locks that a
+ * READ in flight holds, so neither may be done by whoever answers READs.
+ *
+ * One queue, in sequence: a sample that is dropped and then stored again is there.
+ */
+#ifndef SHADE_RESIDENCY_H
+#define SHADE_RESIDENCY_H
+
+#include "tree.h"
+
+struct residency;
+
+/* How to reach the kernel: the front end's. Each returns 0 or a negative errno, -ENOENT if
+ * the kernel does not know the node. */
+struct residency_kernel {
+	int (*store)(void *context, struct node *node, const void *data, size_t size);
+	int (*drop)(void *context, struct node *node);
+	/* Makes the kernel look the node up. */
+	int (*introduce)(void *context, struct node *node);
+};
+
+int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
+		   void *context);
+/* Does what is queued, without the kernel, and ends. */
+void residency_close(struct residency *residency);
+
+/* One store: `done` is called once, from the residency thread. The node is held until
+ * then. */
+struct residency_store {
+	struct node *node;
+	const void *data;
+	size_t size;
+	void (*done)(struct residency_store *store, int rc);
+	struct residency_store *next;
+};
+
+void residency_store(struct residency *residency, struct residency_store *store);
+/* 0 or -ENOMEM, and then the node keeps its pages until the kernel reclaims them. */
+int residency_drop(struct residency *residency, struct node *node);
+/* Waits until all that is queued is done. */
+void residency_settle(struct residency *residency);
+
+#endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The source: where files really are. One backend so far, a directory (store_dir.c).
+ *
+ * Paths are relative to the root of the source, "" is the root itself; no path leaves it,
+ * whatever links there are. Names and attributes are asked for with calls that wait; file
+ * contents come asynchronously, many at a time. Nothing is ever written.
+ */
+#ifndef SHADE_STORE_H
+#define SHADE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct store;
+
+/* What tells one version of a file from another, and what stat() shows. */
+struct store_attr {
+	uint64_t ino;
+	uint64_t size;
+	int64_t mtime_ns;
+	int64_t ctime_ns;
+	uint32_t mode;
+	uint32_t uid;
+	uint32_t gid;
+	uint32_t nlink;
+};
+
+static inline bool store_same_version(const struct store_attr *a, const struct store_attr *b)
+{
+	return a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+	       a->ctime_ns == b->ctime_ns;
+}
+
+/* One read of one version: from `offset`, up to `size` bytes. */
+struct store_read {
+	const char *path;		   /* until done */
+	const struct store_attr *expected; /* until done */
+	void *buffer;			   /* NULL: only see whether the version is still there */
+	uint64_t offset;
+	size_t size;
+	/* Called once, from the store's own thread, which nobody may keep waiting: 0 with `got`
+	 * bytes (less than `size` only at the end of the file), -ESTALE if this is not the
+	 * version that was expected, or another negative errno. */
+	void (*done)(struct store_read *read, int rc);
+	size_t got;
+	struct store_step *step; /* the store's own */
+};
+
+/* 0 or a negative errno. `depth`: how many reads at a time. */
+int store_open(struct store **out, const char *path, unsigned depth);
+/* All reads must be done. */
+void store_close(struct store *store);
+
+int store_stat(struct store *store, const char *path, struct store_attr *attr);
+/* A string that the caller frees. */
+int store_readlink(struct store *store, const char *path, char **target);
+/* Calls `entry` for each name but . and .., in any sequence; stops if it returns non-zero
+ * and returns that. Entries that vanish meanwhile are left out. */
+int store_list(struct store *store, const char *path,
+	       int (*entry)(void *context, const char *name, const struct store_attr *attr),
+	       void *context);
+struct statvfs;
+int store_statfs(struct store *store, struct statvfs *out);
+
+void store_read(struct store *store, struct store_read *read);
+/* Asks a read that hangs to end; it still ends by `done`. */
+void store_cancel(struct store *store, struct store_read *read);
+
+#endif
