@@ -2,6 +2,7 @@
 #include "job.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,7 +71,7 @@ void job_score(struct job *job, uint32_t id, float score)
 
 	job->scored += (score >= 0) - (sample->score >= 0);
 	job->score_sum += score_weight(score) - score_weight(sample->score);
-	sample->score = score;
+	sample->score = score > 0 || score < 0 ? score : 0.0f; /* -0 is 0 */
 }
 
 void job_forget(struct job *job, uint32_t id)
@@ -158,10 +159,14 @@ static struct order *find_order(struct job *job, uint64_t epoch)
 	return NULL;
 }
 
+/* A slot that is free, or whose order has been read to its end. */
 static struct order *free_slot(struct job *job)
 {
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
 		if (!job->orders[i].count)
+			return &job->orders[i];
+	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
+		if (!job->orders[i].left)
 			return &job->orders[i];
 	return NULL;
 }
@@ -184,6 +189,8 @@ int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t cou
 	}
 	if (!slot)
 		return 0;
+	if (job->scan != PLACE_NONE && place_slot(job->scan) == slot - job->orders)
+		job->scan = PLACE_NONE;
 	order_free(slot);
 	*slot = fresh;
 	resequence(job);
@@ -194,15 +201,15 @@ int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t cou
 	return 0;
 }
 
-int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
+void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 {
+	bool anew = epoch < job->epoch;
+
 	*dropped = false;
-	if (epoch < job->epoch)
-		return -ERANGE;
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++) {
 		struct order *order = &job->orders[i];
 
-		if (!order->count || order->epoch >= epoch)
+		if (!order->count || (order->epoch >= epoch && !anew))
 			continue;
 		*dropped |= order->left > 0;
 		if (job->scan != PLACE_NONE && place_slot(job->scan) == i)
@@ -212,12 +219,25 @@ int job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 	resequence(job);
 	if (*dropped)
 		relink(job);
-	if (epoch > job->epoch) {
+	if (epoch != job->epoch) {
 		job->period++;
 		job->covered = 0;
 	}
 	job->epoch = epoch;
-	return 0;
+}
+
+/* Whether readers can have got as far as the order at `place`: what comes before it is
+ * read but for a rest that workers may still be at. A stray read in the middle of an epoch
+ * must not use up the next one's entry, or the sample would be an epoch off for good. */
+static bool within_reach(const struct job *job, uint32_t place)
+{
+	for (unsigned rank = 0; rank < job->rank[place_slot(place)]; rank++) {
+		const struct order *before = &job->orders[job->sequence[rank]];
+
+		if (before->left > before->count / 16 + 8)
+			return false;
+	}
+	return true;
 }
 
 uint32_t job_consume(struct job *job, uint32_t id)
@@ -230,7 +250,7 @@ uint32_t job_consume(struct job *job, uint32_t id)
 		sample->seen = job->period;
 		job->covered++;
 	}
-	if (place == PLACE_NONE)
+	if (place == PLACE_NONE || !within_reach(job, place))
 		return PLACE_NONE;
 	order = &job->orders[place_slot(place)];
 	bits_set(order->consumed, index);
@@ -268,9 +288,19 @@ double job_distance(const struct job *job, uint32_t place, float score)
 	}
 	if (place != PLACE_NONE)
 		return distance + place_index(place);
+	if (!job->order_count && !job->scored)
+		return INFINITY; /* a job that has said nothing expects nothing */
 	if (sum == 0 || score < 0)
 		return distance + draws;
 	return distance + draws / (draws * ((double)score_weight(score) / sum) + 1);
+}
+
+void job_look_again(struct job *job, uint32_t id)
+{
+	uint32_t head = job_sample(job, id)->head;
+
+	if (head != PLACE_NONE && job->scan != PLACE_NONE && job_place_after(job, job->scan, head))
+		job->scan = head;
 }
 
 uint64_t job_ahead(const struct job *job)

@@ -99,8 +99,8 @@ void job_grow(struct job *job, uint32_t samples);
 void job_score(struct job *job, uint32_t id, float score);
 /* Takes an order, whole. The ids are valid. -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
-/* 0, or -ERANGE for a past epoch. `*dropped`: unconsumed entries went away. */
-int job_epoch(struct job *job, uint64_t epoch, bool *dropped);
+/* An epoch before the present one begins anew. `*dropped`: unconsumed entries went away. */
+void job_epoch(struct job *job, uint64_t epoch, bool *dropped);
 /* One access: marks the sample as seen and steps along its chain. Returns the place of
  * the entry that this was, or PLACE_NONE. */
 uint32_t job_consume(struct job *job, uint32_t id);
@@ -112,6 +112,8 @@ bool job_place_after(const struct job *job, uint32_t a, uint32_t b);
 /* Accesses of this job until its entry at `place`, or with PLACE_NONE until a sample of
  * this score is expected beyond the horizon. */
 double job_distance(const struct job *job, uint32_t place, float score);
+/* The sample is absent, or can be fetched by now: if prefetch has passed it, it comes back. */
+void job_look_again(struct job *job, uint32_t id);
 uint64_t job_ahead(const struct job *job);
 /* The next entry that was not consumed, from place `*scan` on (PLACE_NONE: the start).
  * Looks at `*steps` entries at most and counts them down. Returns its place and sets

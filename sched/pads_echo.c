@@ -76,6 +76,7 @@ static uint32_t score_bits(float score)
 {
 	uint32_t bits;
 
+	score += 0.0f; /* -0 is 0 */
 	memcpy(&bits, &score, sizeof(bits));
 	return bits;
 }
@@ -120,6 +121,8 @@ static int expect_uses(struct echo *e)
 		stay[step] = stay_uses((step + 0.5) / PERCENTILES, r->uses);
 	for (uint64_t rank = 0; rank < count; rank++)
 		sum += stay[rank * PERCENTILES / count];
+	if (sum <= 0) /* nobody stays, or nobody has a score */
+		count = 0;
 	for (uint64_t rank = 0; rank < count; rank++) {
 		double own = stay[rank * PERCENTILES / count] * (double)count / sum;
 
@@ -210,7 +213,7 @@ static void fill_schedule(struct echo *e)
 
 	for (uint32_t i = 0; i < state->use_count; i++)
 		add_event(e, state->uses[i].due, state->uses[i].id, CARRIED);
-	for (uint64_t now = 0; now <= end;)
+	for (uint64_t now = state->next_due; now <= end;)
 		now += introduce(e, introduction++, (uint32_t)now);
 	draw_list_sort(&e->schedule);
 }
@@ -238,7 +241,7 @@ static uint32_t count_introduced(const struct echo *e)
 static int carry_over(struct echo *e)
 {
 	struct pads_echo *state = e->request->echo;
-	uint32_t introduced = count_introduced(e), count = 0;
+	uint32_t introduced = count_introduced(e), count = 0, next_due = CARRIED;
 	uint32_t end = (uint32_t)(e->schedule.entries[e->request->draws - 1] >> 32);
 	struct pads_echo_use *uses =
 		array_new(e->schedule.count - e->request->draws, sizeof(*uses));
@@ -249,11 +252,14 @@ static int carry_over(struct echo *e)
 		const struct event *event = event_at(e, i);
 		uint32_t due = (uint32_t)(e->schedule.entries[i] >> 32);
 
+		/* The first event of an introduction is its first use. */
+		if (event->introduction == introduced && next_due == CARRIED)
+			next_due = due - end;
 		if (event->introduction == CARRIED || event->introduction < introduced)
 			uses[count++] = (struct pads_echo_use){ event->id, due - end };
 	}
 	free(state->uses);
-	*state = (struct pads_echo){ state->introduced + introduced, count, uses };
+	*state = (struct pads_echo){ state->introduced + introduced, next_due, count, uses };
 	return 0;
 }
 

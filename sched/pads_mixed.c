@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "array.h"
+#include "bits.h"
 #include "draw.h"
 #include "multinomial.h"
 
@@ -22,10 +23,31 @@ struct mixed {
 	const struct pads_request *request;
 	struct multinomial weights;
 	uint32_t *counts;	 /* entries of each sample so far */
+	uint64_t *turn;		 /* bitmap: whose turn it is */
 	struct draw_list must;	 /* candidates for step 1 */
 	struct draw_list choice; /* candidates for the rest */
 	struct draw_list whole;
 };
+
+/* Marks the samples that this epoch must have: every cover_epochs-th of a permutation that
+ * stays the same, so that each has its turn and the groups are of one size. */
+static int mark_turns(struct mixed *m)
+{
+	const struct pads_request *request = m->request;
+	struct philox_stream stream = { request->seed, 0, PHILOX_COVER };
+	uint64_t turn = request->epoch % request->cover_epochs;
+
+	m->turn = array_new(bits_words(request->samples), sizeof(*m->turn));
+	if (!m->turn)
+		return -ENOMEM;
+	for (uint32_t id = 0; id < request->samples; id++)
+		draw_list_add(&m->must, philox_u32(stream, id), id);
+	draw_list_sort(&m->must);
+	for (uint64_t i = turn; i < request->samples; i += request->cover_epochs)
+		bits_set(m->turn, draw_list_id(&m->must, i));
+	m->must.count = 0;
+	return 0;
+}
 
 static int mixed_init(struct mixed *m, const struct pads_request *request)
 {
@@ -42,6 +64,8 @@ static int mixed_init(struct mixed *m, const struct pads_request *request)
 		rc = draw_list_init(&m->choice, (size_t)((double)draws * request->rep) + samples);
 	if (!rc)
 		rc = draw_list_init(&m->whole, draws);
+	if (!rc)
+		rc = mark_turns(m);
 	return rc;
 }
 
@@ -49,19 +73,10 @@ static void mixed_free(struct mixed *m)
 {
 	multinomial_free(&m->weights);
 	free(m->counts);
+	free(m->turn);
 	draw_list_free(&m->must);
 	draw_list_free(&m->choice);
 	draw_list_free(&m->whole);
-}
-
-/* Which of the epochs 0 to cover_epochs-1, and again each cover_epochs later, must have
- * the sample. */
-static bool is_its_turn(const struct pads_request *request, uint32_t id)
-{
-	struct philox_stream stream = { request->seed, 0, PHILOX_COVER };
-
-	return philox_u32(stream, id) % request->cover_epochs ==
-	       request->epoch % request->cover_epochs;
 }
 
 /* Step 1. If there are more than fit, unseen samples go first. */
@@ -73,8 +88,9 @@ static void take_must(struct mixed *m)
 	for (uint32_t id = 0; id < request->samples; id++) {
 		bool unseen = draw_is_unseen(request, id);
 
-		if (unseen || is_its_turn(request, id))
-			draw_list_add(&m->must, philox_u32(stream, id) >> 1 | !unseen << 31, id);
+		if (unseen || bits_test(m->turn, id))
+			draw_list_add(&m->must,
+				      philox_u32(stream, id) >> 1 | (uint32_t)!unseen << 31, id);
 	}
 	draw_list_sort(&m->must);
 	for (size_t i = 0; i < m->must.count && i < request->draws; i++) {

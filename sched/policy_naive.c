@@ -4,6 +4,8 @@
  * that it is tested against. The next use is found by reading the orders from the
  * start, the victim by looking at every resident, each time.
  */
+#include <math.h>
+
 #include "bits.h"
 #include "use.h"
 
@@ -20,6 +22,40 @@ static uint32_t find_place(const struct job *job, uint32_t id)
 	return PLACE_NONE;
 }
 
+/* Accesses of a job until a use, by the definition: entries up to it less what is consumed;
+ * beyond the horizon N/(N p + 1) more, p being the share of the score. */
+static double distance(const struct sched *s, struct use use)
+{
+	const struct job *job = s->jobs[use.job];
+	double entries = 0, consumed = 0, sum = 0, draws = job->sample_count;
+	bool passed = false;
+
+	for (unsigned rank = 0; rank < job->order_count; rank++) {
+		const struct order *order = &job->orders[job->sequence[rank]];
+
+		draws = order->count;
+		for (uint32_t i = 0; i < order->count; i++) {
+			passed |= place_make(job->sequence[rank], i) == use.place;
+			entries += !passed;
+			consumed += bits_test(order->consumed, i);
+		}
+	}
+	if (use.place != PLACE_NONE)
+		return entries - consumed;
+	if (!job->order_count && !job->scored)
+		return INFINITY;
+	for (uint32_t id = 0; id < job->sample_count; id++)
+		if (job_sample(job, id)->score > 0)
+			sum += job_sample(job, id)->score;
+	return entries - consumed + draws / (sum > 0 ? draws * use.score / sum + 1 : 1);
+}
+
+/* Strictly; within a job by place and score, which do not suffer from rounding. */
+static bool before(const struct sched *s, struct use a, struct use b)
+{
+	return a.job == b.job ? use_before(s, a, b) : distance(s, a) < distance(s, b);
+}
+
 static struct use nearest(const struct sched *s, uint32_t id)
 {
 	struct use best = { 0 };
@@ -34,7 +70,7 @@ static struct use nearest(const struct sched *s, uint32_t id)
 				    .score = job_sample(s->jobs[job], id)->score };
 		if (use.score < 0)
 			use.score = 0;
-		if (job == 0 || use_before(s, use, best))
+		if (job == 0 || before(s, use, best))
 			best = use;
 	}
 	return best;
@@ -71,13 +107,14 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 
 		if (id == SAMPLE_NONE)
 			continue;
-		if (found != SAMPLE_NONE && !use_after(s, use, id, farthest, found))
+		if (found != SAMPLE_NONE && !before(s, farthest, use) &&
+		    (before(s, use, farthest) || id > found))
 			continue;
 		found = id;
 		farthest = use;
 	}
 	if (found != SAMPLE_NONE && newcomer != SAMPLE_NONE &&
-	    !use_before(s, nearest(s, newcomer), farthest))
+	    !before(s, nearest(s, newcomer), farthest))
 		return SAMPLE_NONE;
 	return found;
 }

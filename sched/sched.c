@@ -203,6 +203,14 @@ int sched_grow(struct sched *s, uint32_t samples)
 	return 0;
 }
 
+/* Prefetch looks at the sample again, if it has passed it. */
+static void look_again(struct sched *s, uint32_t id)
+{
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			job_look_again(s->jobs[i], id);
+}
+
 int sched_size(struct sched *s, uint32_t id, uint64_t size)
 {
 	struct sample *sample;
@@ -213,6 +221,7 @@ int sched_size(struct sched *s, uint32_t id, uint64_t size)
 	if (sample->state == SAMPLE_ABSENT)
 		sample->size = size;
 	sample->flags |= SAMPLE_SIZED;
+	look_again(s, id);
 	return 0;
 }
 
@@ -279,28 +288,35 @@ static void drop_resident(struct sched *s, uint32_t id)
 {
 	release_sample(s, id);
 	bits_clear(s->resident, id);
+	look_again(s, id);
 	s->stats.resident_samples--;
 	s->stats.resident_bytes -= s->samples[id].size;
 }
 
-/* Finds who leaves so that `id` fits. Returns how many victims, which have left, or -1
- * if it cannot or should not be: then everybody is where they were. A pinned newcomer
- * is worth anybody's place. */
-static int make_room(struct sched *s, uint32_t id)
+/* Finds who leaves so that `id` fits, and lets them go. False: it does not fit. Then everybody
+ * is where they were, unless more had to leave than may at once: those who were worth less
+ * have left all the same. A pinned newcomer is worth anybody's place. */
+static bool make_room(struct sched *s, uint32_t id, uint32_t *victims)
 {
 	const struct policy *policy = s->policy;
 	const struct sample *sample = &s->samples[id];
 	uint32_t judged = sample->flags & SAMPLE_PINNED ? SAMPLE_NONE : id;
 	uint64_t held = held_bytes(s), capacity = s->stats.capacity_bytes;
 	uint32_t count = 0;
+	bool fits = true;
 
 	if (sample->size > capacity)
-		return -1;
+		return false;
 	while (held > capacity - sample->size) {
 		uint32_t victim = SAMPLE_NONE;
 
-		if (count < SCHED_VICTIMS_MAX)
-			victim = policy->victim(s, judged);
+		/* Whoever is worth less than the newcomer may go even if that is not enough
+		 * yet: were they put back, they would be in the way of everybody, forever. */
+		if (count == SCHED_VICTIMS_MAX) {
+			fits = false;
+			break;
+		}
+		victim = policy->victim(s, judged);
 		if (victim == SAMPLE_NONE)
 			goto put_back;
 		policy->leave(s, victim);
@@ -310,25 +326,23 @@ static int make_room(struct sched *s, uint32_t id)
 	for (uint32_t i = 0; i < count; i++)
 		drop_resident(s, s->victims[i]);
 	s->stats.evictions += count;
-	return (int)count;
+	*victims = count;
+	return fits;
 
 put_back:
 	while (count > 0)
 		(policy->restore ? policy->restore : policy->enter)(s, s->victims[--count]);
-	return -1;
+	return false;
 }
 
 static void admit_or_bypass(struct sched *s, uint32_t id, struct sched_verdict *verdict)
 {
-	int victims = make_room(s, id);
-
-	if (victims < 0) {
+	if (!make_room(s, id, &verdict->victim_count)) {
 		verdict->action = SCHED_BYPASS;
 		return;
 	}
 	reserve_sample(s, id);
 	verdict->action = SCHED_ADMIT;
-	verdict->victim_count = (uint32_t)victims;
 }
 
 /* --- what happens --------------------------------------------------------------- */
@@ -540,6 +554,23 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 
 /* --- jobs, scores, orders --------------------------------------------------------- */
 
+static bool is_expected(const struct sched *s, uint32_t id)
+{
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && job_sample(s->jobs[i], id)->head != PLACE_NONE)
+			return true;
+	return false;
+}
+
+/* What was fetched ahead for an order that is gone does not count as fetched ahead. */
+static void horizon_changed(struct sched *s)
+{
+	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
+		if (s->samples[id].flags & SAMPLE_PREFETCHED && !is_expected(s, id))
+			clear_flag(s, id, SAMPLE_PREFETCHED);
+	rebuild(s);
+}
+
 static void set_job(struct sched *s, uint32_t slot, struct job *job)
 {
 	s->jobs[slot] = job;
@@ -580,7 +611,7 @@ int sched_job_end(struct sched *s, uint32_t slot)
 	if (!job || slot == 0)
 		return -ERANGE;
 	set_job(s, slot, NULL);
-	rebuild(s);
+	horizon_changed(s);
 	job_free(job);
 	free(job);
 	return 0;
@@ -613,7 +644,7 @@ int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t
 			return -ERANGE;
 	rc = job_order(job, epoch, ids, count);
 	if (!rc)
-		rebuild(s);
+		horizon_changed(s);
 	return rc;
 }
 
@@ -621,15 +652,12 @@ int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 {
 	struct job *job = sched_job(s, job_id);
 	bool dropped;
-	int rc;
 
 	if (!job)
 		return -ERANGE;
-	rc = job_epoch(job, epoch, &dropped);
-	if (rc)
-		return rc;
+	job_epoch(job, epoch, &dropped);
 	if (dropped)
-		rebuild(s);
+		horizon_changed(s);
 	if (s->policy->epoch)
 		s->policy->epoch(s);
 	return 0;
@@ -681,6 +709,7 @@ int sched_remove(struct sched *s, uint32_t id)
 	s->samples[id].size = 0;
 	s->samples[id].frequency = 0;
 	s->samples[id].flags = 0;
+	memset(s->samples[id].policy, 0xff, POLICY_SAMPLE_BYTES);
 	return 0;
 }
 

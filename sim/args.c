@@ -24,7 +24,7 @@ int args_next(int argc, char **argv, const struct option *table)
 		fail("%s needs a value", argv[optind - 1]);
 	if (found == '?')
 		fail("%s takes no option '%s'; shade-sim --help lists them", argv[0],
-		     argv[optind - 1]);
+		     optopt ? argv[optind] : argv[optind - 1]);
 	if (found == -1 && optind < argc)
 		fail("%s takes no word '%s'; shade-sim --help tells more", argv[0], argv[optind]);
 	return found;
@@ -93,7 +93,8 @@ uint64_t args_capacity_bytes(struct args_capacity capacity, uint64_t data_bytes)
 	uint64_t bytes = capacity.bytes;
 
 	if (capacity.share > 0)
-		bytes = (uint64_t)((double)data_bytes * capacity.share + 0.5);
+		bytes = capacity.share >= 1 ? data_bytes
+					    : (uint64_t)((double)data_bytes * capacity.share + 0.5);
 	return bytes ? bytes : 1;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* shade-sim: the policy core without a kernel. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,14 +43,23 @@ static void print_help(void)
 	args_print_policies();
 }
 
+/* Results that could not be written are no results. */
+static int finish(int code)
+{
+	if (!fflush(stdout) && !ferror(stdout))
+		return code;
+	fprintf(stderr, "shade-sim: cannot write the results: %s\n", strerror(errno));
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	const char *command = argc > 1 ? argv[1] : "";
 
 	if (!strcmp(command, "replay"))
-		return replay_main(argc - 1, argv + 1);
+		return finish(replay_main(argc - 1, argv + 1));
 	if (!strcmp(command, "run"))
-		return run_main(argc - 1, argv + 1);
+		return finish(run_main(argc - 1, argv + 1));
 	if (!strcmp(command, "--help")) {
 		print_help();
 		return 0;

@@ -5,9 +5,12 @@
  * `min` is no policy of its own. Belady's MIN with bypass is what `shade` becomes when
  * the whole future is announced as one order, so that is what is done.
  */
+#include <errno.h>
 #include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "args.h"
 #include "fail.h"
@@ -85,8 +88,21 @@ static void access_once(struct sched *sched, uint32_t id, uint64_t size)
 		must_do(sched_commit(sched, id), "commit");
 }
 
-/* Scores, orders and epochs. An order for an epoch that has passed comes too late to be
- * of use, and is nothing to stop for. */
+static void take_order(const struct trace *trace, const struct trace_event *event,
+		       struct sched *sched)
+{
+	int rc = sched_order(sched, 0, trace_order_epoch(trace, event),
+			     trace_order_ids(trace, event), event->id);
+
+	if (rc == -ERANGE)
+		return; /* late: of no use, and nothing to stop for */
+	if (rc == -ENOSPC)
+		fail_at(trace->name, event->line, "more than %d orders are ahead",
+			SCHED_ORDERS_MAX);
+	must_do(rc, "order");
+}
+
+/* Scores, orders and epochs. */
 static void hint(const struct trace *trace, const struct trace_event *event, struct sched *sched)
 {
 	switch ((enum trace_kind)event->kind) {
@@ -94,15 +110,21 @@ static void hint(const struct trace *trace, const struct trace_event *event, str
 		must_do(sched_score(sched, 0, event->id, (float)event->score), "score");
 		break;
 	case TRACE_ORDER:
-		(void)sched_order(sched, 0, trace_order_epoch(trace, event),
-				  trace_order_ids(trace, event), event->id);
+		take_order(trace, event, sched);
 		break;
 	case TRACE_EPOCH:
-		(void)sched_epoch(sched, 0, event->epoch);
+		must_do(sched_epoch(sched, 0, event->epoch), "epoch");
 		break;
 	case TRACE_ACCESS:
 		break;
 	}
+}
+
+static void show_progress(const char *policy, size_t done, size_t of)
+{
+	if (isatty(STDERR_FILENO))
+		fprintf(stderr, "\r\033[K%s: %zu %%%s", policy, done * 100 / of,
+			done == of ? "\r\033[K" : "");
 }
 
 static struct figures replay(const struct trace *trace, const char *policy, uint64_t capacity)
@@ -128,6 +150,8 @@ static struct figures replay(const struct trace *trace, const char *policy, uint
 		}
 		if (event->kind == TRACE_EPOCH)
 			meter_epoch(&meter);
+		if ((i + 1) % 1000000 == 0 || i + 1 == trace->event_count)
+			show_progress(policy, i + 1, trace->event_count);
 	}
 	figures = meter_read(&meter, sched);
 	meter_free(&meter);

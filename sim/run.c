@@ -168,6 +168,8 @@ static void parse_option(struct run_options *options, int option, char *value)
 
 static void check_options(struct run_options *options)
 {
+	uint64_t capacity;
+
 	if (!options->samples || !options->epochs ||
 	    (!options->capacity.bytes && options->capacity.share <= 0))
 		fail("run needs --samples, --epochs and --capacity");
@@ -183,10 +185,9 @@ static void check_options(struct run_options *options)
 		fail("--ranks %u is more than --samples %u", options->ranks, options->samples);
 	options->request.samples = options->samples;
 	options->request.world = options->ranks;
+	capacity = args_capacity_bytes(options->capacity, options->samples);
 	options->request.capacity =
-		(uint32_t)args_capacity_bytes(options->capacity, options->samples);
-	if (options->request.capacity > options->samples)
-		options->request.capacity = options->samples;
+		capacity < options->samples ? (uint32_t)capacity : options->samples;
 }
 
 static void parse(struct run_options *options, int argc, char **argv)
@@ -386,7 +387,12 @@ static void show_progress(const char *policy, uint32_t epoch, uint32_t epochs)
 /* Writing the stream must not fail half-way unnoticed. */
 static void close_freeze(struct run *run)
 {
-	if (run->freeze && (ferror(run->freeze) | fclose(run->freeze)))
+	bool failed;
+
+	if (!run->freeze)
+		return;
+	failed = ferror(run->freeze);
+	if (fclose(run->freeze) || failed)
 		fail("cannot write %s: %s", run->options->freeze, strerror(errno));
 }
 
@@ -401,6 +407,10 @@ static void run_policy(const struct run_options *options, struct losses *losses,
 		run.freeze = fopen(options->freeze, "w");
 		if (!run.freeze)
 			fail("cannot write %s: %s", options->freeze, strerror(errno));
+		fprintf(run.freeze,
+			"# %s, %" PRIu32 " samples: replay with --capacity %" PRIu64 "\n",
+			row->policy, options->samples,
+			args_capacity_bytes(options->capacity, options->samples));
 	}
 	for (uint32_t epoch = 0; epoch < options->epochs; epoch++) {
 		run_epoch(&run, epoch);

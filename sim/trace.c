@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "trace.h"
 
+#include <float.h>
 #include <stdlib.h>
 
 #include "fail.h"
@@ -43,7 +44,7 @@ static struct known_id *take_id(struct reader *reader)
 	return id;
 }
 
-static struct trace_event *add_event(struct trace *trace, enum trace_kind kind)
+static struct trace_event *add_event(struct trace *trace, enum trace_kind kind, unsigned long line)
 {
 	struct trace_event *event;
 
@@ -53,7 +54,7 @@ static struct trace_event *add_event(struct trace *trace, enum trace_kind kind)
 			must(realloc(trace->events, trace->event_room * sizeof(*trace->events)));
 	}
 	event = &trace->events[trace->event_count++];
-	*event = (struct trace_event){ .kind = kind };
+	*event = (struct trace_event){ .kind = kind, .line = line };
 	return event;
 }
 
@@ -70,7 +71,7 @@ static void read_access(struct reader *reader)
 {
 	struct trace *trace = reader->trace;
 	struct known_id *id = take_id(reader);
-	struct trace_event *event = add_event(trace, TRACE_ACCESS);
+	struct trace_event *event = add_event(trace, TRACE_ACCESS, reader->lines.number);
 	uint64_t size = 1;
 
 	if (lines_has_field(&reader->lines))
@@ -89,8 +90,12 @@ static void read_score(struct reader *reader)
 {
 	uint32_t id = take_id(reader)->inside;
 	double score = lines_take_real(&reader->lines, "the score");
-	struct trace_event *event = add_event(reader->trace, TRACE_SCORE);
+	struct trace_event *event;
 
+	if (score > FLT_MAX)
+		fail_at(reader->lines.name, reader->lines.number, "the score is too large: %g",
+			score);
+	event = add_event(reader->trace, TRACE_SCORE, reader->lines.number);
 	event->id = id;
 	event->score = score;
 }
@@ -108,7 +113,7 @@ static void read_order(struct reader *reader)
 	if (reader->trace->pool_count - start - 2 > SCHED_ORDER_MAX)
 		fail_at(reader->lines.name, reader->lines.number, "more than %u ids in an order",
 			SCHED_ORDER_MAX);
-	event = add_event(reader->trace, TRACE_ORDER);
+	event = add_event(reader->trace, TRACE_ORDER, reader->lines.number);
 	event->id = (uint32_t)(reader->trace->pool_count - start - 2);
 	event->order_at = start;
 }
@@ -129,7 +134,7 @@ static void read_line(struct reader *reader)
 		read_order(reader);
 		break;
 	case 'e':
-		add_event(reader->trace, TRACE_EPOCH)->epoch =
+		add_event(reader->trace, TRACE_EPOCH, lines->number)->epoch =
 			lines_take_number(lines, "the epoch");
 		break;
 	default:
@@ -146,6 +151,7 @@ void trace_read(struct trace *trace, const char *path)
 
 	*trace = (struct trace){ 0 };
 	lines_open(&reader.lines, path);
+	trace->name = reader.lines.name;
 	while (lines_next(&reader.lines))
 		read_line(&reader);
 	if (!trace->accesses)

@@ -27,9 +27,11 @@ struct trace_event {
 		uint64_t epoch;	 /* epoch */
 		size_t order_at; /* order: the epoch, as two words, then the ids, in `pool` */
 	};
+	unsigned long line;
 };
 
 struct trace {
+	const char *name; /* for errors */
 	struct trace_event *events;
 	size_t event_count, event_room;
 	uint32_t *pool; /* of all orders */

@@ -28,6 +28,7 @@ struct pads_echo_use {
 /* What `echo` carries from epoch to epoch. Zero it to begin; plain data, to be saved. */
 struct pads_echo {
 	uint64_t introduced; /* samples taken from the stream of permutations so far */
+	uint32_t next_due;   /* accesses until the next one is */
 	uint32_t use_count;
 	struct pads_echo_use *uses; /* malloc'd */
 };
@@ -45,8 +46,10 @@ struct pads_request {
 	/* paper, pads */
 	double rep; /* how often a resident that was drawn is repeated; 0: once */
 	/* pads */
-	uint32_t max_repeats;  /* entries of one sample in an epoch; 0: 2 * rep, at least 4 */
-	uint32_t cover_epochs; /* every sample comes at least once in so many; 0: 5 */
+	uint32_t max_repeats; /* entries of one sample in an epoch; 0: 2 * rep, at least 4 */
+	/* Every sample comes at least once in so many epochs, as long as these and those that
+	 * were never scored fit into one together; 0: 5. */
+	uint32_t cover_epochs;
 	/* echo */
 	double uses;	   /* the mean number of uses of a fetched sample; 0: 4 */
 	double strength;   /* 0: all samples alike, 1: by importance */

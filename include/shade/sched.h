@@ -39,8 +39,9 @@ enum sched_action {
 	SCHED_BYPASS, /* fetch, serve, do not keep */
 };
 
-/* A decision. The victims have already left; drop their bytes. The array belongs to
- * the handle and holds until the next call. */
+/* A decision. The victims have already left; drop their bytes, whatever the action: where
+ * more than SCHED_VICTIMS_MAX would have to leave, that many do, and the newcomer bypasses. The
+ * array belongs to the handle and holds until the next call. */
 struct sched_verdict {
 	enum sched_action action;
 	uint32_t victim_count;
@@ -99,7 +100,8 @@ int sched_warm(struct sched *s, uint32_t id, uint64_t size, struct sched_verdict
 
 /* What to fetch ahead of the readers: the next sample of the known orders that is
  * absent, as long as prefetched and unused bytes stay within `budget_bytes` and nothing
- * that is needed sooner must leave for it. Returns 1 and an SCHED_ADMIT for `*id`, or 0.
+ * that is needed sooner must leave for it. Returns 1 and an SCHED_ADMIT for `*id`, or 0;
+ * victims may have left in both cases.
  * Looks at a bounded number of entries a call and goes on from there at the next. */
 int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_t *size,
 		   struct sched_verdict *verdict);
@@ -115,7 +117,8 @@ int sched_score(struct sched *s, uint32_t job, uint32_t id, float score);
 /* Announces which samples `epoch` will read; once more for the same epoch replaces it. */
 int sched_order(struct sched *s, uint32_t job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 
-/* `epoch` begins: what is left of earlier orders will not come. */
+/* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
+ * one means that a training has begun anew: no order counts any more. */
 int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
 
 /* A pinned sample does not leave. An absent one stays once it is fetched. */

@@ -93,6 +93,56 @@ Test(orders, a_longer_epoch_goes_on_into_the_next)
 	sched_destroy(s);
 }
 
+/* A read outside the order in the middle of an epoch takes no entry of the next one, or the
+ * sample would be an epoch off from then on. */
+Test(orders, a_stray_read_does_not_reach_into_the_next_epoch)
+{
+	uint32_t order[64];
+	struct sched *s = make_sched(2, "shade", 64);
+
+	for (uint32_t i = 0; i < 64; i++)
+		order[i] = i;
+	cr_assert_eq(sched_order(s, 0, 0, order, 64), 0);
+	cr_assert_eq(sched_order(s, 0, 1, order, 64), 0);
+	read_one(s, 5);
+	read_one(s, 5); /* a stray one: the first epoch has hardly begun */
+	cr_assert_eq(job_of(s).order_ahead, 127);
+	for (uint32_t i = 0; i < 60; i++)
+		if (i != 5)
+			read_one(s, i);
+	read_one(s, 5); /* a worker that is ahead: the first epoch is all but over */
+	cr_assert_eq(job_of(s).order_ahead, 128 - 61);
+	sched_destroy(s);
+}
+
+Test(orders, a_training_that_begins_anew)
+{
+	static const uint32_t order[] = { 0, 1, 2 };
+	struct sched *s = with_order(3, order, 3);
+
+	cr_assert_eq(sched_epoch(s, 0, 9), 0);
+	cr_assert_eq(sched_order(s, 0, 10, order, 3), 0);
+	cr_assert_eq(sched_order(s, 0, 0, order, 3), -ERANGE); /* late, for all one knows */
+	cr_assert_eq(sched_epoch(s, 0, 0), 0);
+	cr_assert_eq(job_of(s).order_ahead, 0);
+	cr_assert_eq(sched_order(s, 0, 0, order, 2), 0);
+	AHEAD(s, 0, 1);
+	cr_assert_sound(s);
+	sched_destroy(s);
+}
+
+Test(orders, one_that_was_read_gives_up_its_place)
+{
+	static const uint32_t order[] = { 0 };
+	struct sched *s = make_sched(2, "shade", 1);
+
+	for (uint64_t epoch = 0; epoch < 3 * SCHED_ORDERS_MAX; epoch++) {
+		cr_assert_eq(sched_order(s, 0, epoch, order, 1), 0);
+		read_one(s, 0); /* nobody says `epoch` */
+	}
+	sched_destroy(s);
+}
+
 Test(orders, announcing_again_replaces)
 {
 	static const uint32_t order[] = { 0, 1, 2 }, other[] = { 2, 2 }, next[] = { 1 };

@@ -99,7 +99,7 @@ static uint64_t fingerprint(const uint32_t *order)
 Test(pads, orders_are_the_same_everywhere)
 {
 	static const uint64_t expected[] = { 0xf1527c72da24fc9d, 0x8085570b04228aef,
-					     0xee70b6c0924cced0, 0x8d9cbdd9003b74a6,
+					     0xee70b6c0924cced0, 0xc782a27460a4c36d,
 					     0x5fa495c5ef502a0a };
 	uint32_t order[N];
 

@@ -88,6 +88,17 @@ Test(app, never_scored_passes_through)
 	sched_destroy(s);
 }
 
+Test(app, minus_zero_is_zero)
+{
+	struct sched *s = make_sched(1, "app", 2);
+
+	read_one(s, 0);
+	sched_score(s, 0, 0, 1);
+	cr_assert_eq(sched_score(s, 0, 1, -0.0f), 0);
+	cr_assert_eq(read_one(s, 1), SCHED_BYPASS);
+	sched_destroy(s);
+}
+
 Test(lru, the_oldest_use_leaves)
 {
 	struct sched *s = make_sched(2, "lru", 3);
@@ -233,6 +244,36 @@ Test(shade, nearest_over_the_jobs)
 	cr_assert_eq(sched_job_end(s, job), 0);
 	cr_assert_sound(s);
 	cr_assert_eq(read_one(s, 0), SCHED_BYPASS);
+	sched_destroy(s);
+}
+
+/* A job that has said nothing must not make all others' scores equal. */
+Test(shade, an_idle_job_changes_nothing)
+{
+	struct sched *s = make_sched(2, "shade", 3);
+	uint32_t job;
+
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	for (uint32_t id = 0; id < 3; id++)
+		sched_score(s, 0, id, (float)(id + 1));
+	read_one(s, 0);
+	read_one(s, 1);
+	cr_assert_eq(read_one(s, 2), SCHED_ADMIT);
+	cr_assert(!sched_resident(s, 0) && sched_resident(s, 1));
+	sched_destroy(s);
+}
+
+Test(policies, sequence_survives_a_change)
+{
+	struct sched *s = make_sched(3, "app", 4);
+
+	for (uint32_t id = 0; id < 3; id++) {
+		read_one(s, id);
+		sched_score(s, 0, id, (float)(3 - id));
+	}
+	cr_assert_eq(sched_set_policy(s, "lru"), 0);
+	read_one(s, 3); /* the least important had to be the first to leave */
+	cr_assert(sched_resident(s, 0) && sched_resident(s, 1) && !sched_resident(s, 2));
 	sched_destroy(s);
 }
 
