@@ -208,8 +208,8 @@ void cache_open(struct cache *cache, struct node *node, struct waiter *waiter)
 	}
 	if (rc <= 0)
 		waiter->answer(waiter, rc, NULL, 0);
-	else
-		flight_start_all(cache);
+	/* Also after a hit: it may have made room to fetch ahead. */
+	flight_start_all(cache);
 }
 
 /* The kernel asks for bytes. It would not if it had them, so if the sample counts as

@@ -214,6 +214,7 @@ static void mount_session(struct service *service)
 	front->session = fuse_session_new(&args, &front_ops, sizeof(front_ops), front);
 	if (!front->session || fuse_session_mount(front->session, front->options.mount_point))
 		give_up(service, front->options.mount_point, errno ? -errno : -EIO);
+	fuse_opt_free_args(&args);
 }
 
 static void start_threads(struct service *service)

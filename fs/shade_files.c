@@ -483,34 +483,44 @@ void shade_open(struct front *front, fuse_req_t req, fuse_ino_t ino, struct fuse
 		handle_free(handle);
 }
 
-/* The answer to the last write, once; then the end of the file until the next write. */
-static void read_answer(fuse_req_t req, struct shade_handle *handle, size_t size)
+/* What the handle has to say at `offset`, copied: once the kernel has its answer, a release
+ * may free the handle. */
+static char *copy_text(struct shade_handle *handle, size_t size, off_t offset, size_t *length)
 {
-	const char *answer = "";
-	size_t length;
+	const char *text = handle->text;
+	size_t left = (size_t)offset < handle->size ? handle->size - (size_t)offset : 0;
+	char *copy;
 
 	pthread_mutex_lock(&handle->lock);
-	if (!handle->answered)
-		(void)control_parser_finish(handle->parser);
-	if (!handle->answered)
-		answer = control_parser_answer(handle->parser);
-	handle->answered = true;
-	length = strlen(answer);
-	fuse_reply_buf(req, answer, length < size ? length : size);
+	if (handle->parser) {
+		/* The answer to the last write, once; then the end of the file. */
+		if (!handle->answered)
+			(void)control_parser_finish(handle->parser);
+		text = handle->answered ? "" : control_parser_answer(handle->parser);
+		handle->answered = true;
+		left = strlen(text);
+		offset = 0;
+	}
+	*length = left < size ? left : size;
+	copy = malloc(*length + 1);
+	if (copy && *length)
+		memcpy(copy, text + offset, *length);
 	pthread_mutex_unlock(&handle->lock);
+	return copy;
 }
 
 void shade_read(struct front *front, fuse_req_t req, size_t size, off_t offset,
 		struct fuse_file_info *fi)
 {
-	struct shade_handle *handle = handle_of(fi);
-	size_t left = (size_t)offset < handle->size ? handle->size - (size_t)offset : 0;
+	size_t length;
+	char *copy = copy_text(handle_of(fi), size, offset, &length);
 
 	(void)front;
-	if (handle->parser)
-		read_answer(req, handle, size);
+	if (copy)
+		fuse_reply_buf(req, copy, length);
 	else
-		fuse_reply_buf(req, handle->text + (left ? offset : 0), left < size ? left : size);
+		fuse_reply_err(req, ENOMEM);
+	free(copy);
 }
 
 void shade_write(struct front *front, fuse_req_t req, const char *data, size_t size,

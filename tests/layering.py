@@ -12,6 +12,8 @@ ALLOWED = {
               # Pure: no I/O, threads, clocks, environment or logging.
               "system": {"assert.h", "errno.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
                          "stdlib.h", "string.h", "sys/mman.h", "uthash.h"}},
+    "client": {"folders": {"include"}},
+    "fs": {"folders": {"include"}},
     # The simulator shares the generator of random numbers.
     "sim": {"folders": {"include"}, "headers": {"philox.h"}},
 }

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* One call of shadectl: what main.c found on the command line, handed to a verb. */
+#ifndef SHADE_CLIENT_CALL_H
+#define SHADE_CLIENT_CALL_H
+
+#include <stdbool.h>
+
+#include "mount.h"
+
+struct options {
+	const char *file; /* -f */
+	bool null;	  /* -0 */
+	bool json;
+	bool once;
+	bool lazy;
+	double interval; /* seconds */
+	double timeout;	 /* seconds, 0 for none */
+};
+
+struct call {
+	const char *verb;
+	const char *place;   /* MNT as it was given */
+	struct mount *mount; /* NULL where a verb asked for none, or could do without */
+	int mount_error;     /* why mount is NULL, a negative errno */
+	struct options options;
+	char **words; /* what followed MNT */
+	int count;
+};
+
+/* A verb returns the exit code of the program. */
+int verb_status(struct call *call);
+int verb_stats(struct call *call);
+int verb_top(struct call *call);
+int verb_score(struct call *call);
+int verb_order(struct call *call);
+int verb_epoch(struct call *call);
+int verb_warm(struct call *call);
+int verb_paths(struct call *call); /* evict, pin and unpin */
+int verb_capacity(struct call *call);
+int verb_policy(struct call *call);
+int verb_rescan(struct call *call);
+int verb_umount(struct call *call);
+int verb_debug(struct call *call);
+
+/* Says why PLACE could not be opened as a mount. */
+int call_say_no_mount(const char *place, int error);
+
+/* mount_read(), which says why it failed. Returns an exit code. */
+int call_read(const struct call *call, const char *name, char **text);
+
+/* Says that .shade/NAME could not be read. */
+int call_say_no_file(const struct call *call, const char *name, int error);
+
+/* Sends one command, and prints what the answer has beyond "ok". Returns an exit code. */
+int call_command(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/*
+ * Says what the daemon had against a command, which WHAT names. Returns an exit code: bad input
+ * is told from what could not be done.
+ */
+int call_say_refused(const char *what, int error, const char *answer);
+
+/* Whether TEXT is a whole number. */
+bool call_is_number(const char *text);
+
+#endif

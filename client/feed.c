@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What a training tells the mount: scores, orders, epochs. Both scores and orders may have
+ * millions of entries, so they are sent in large writes while they are read.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "call.h"
+#include "list.h"
+#include "path.h"
+#include "say.h"
+
+#define LINE_MAX_IDS 4000 /* bytes of ids in a line */
+
+/* A score is any finite number here; which of them make sense is the mount's matter. */
+static bool is_score(const char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	return end != text && !*end && isfinite(value) && !strpbrk(text, "xXpP \t");
+}
+
+/*
+ * SAMPLE as the mount takes it. An id stays; a path that is all digits must not pass for one,
+ * so its first digit is escaped.
+ */
+static int sample_word(const struct mount *mount, const char *sample, char *word)
+{
+	char found[PATH_MAX];
+	int rc;
+
+	if (call_is_number(sample)) {
+		if (strlen(sample) >= PATH_MAX)
+			return -ENAMETOOLONG;
+		strcpy(word, sample);
+		return 0;
+	}
+	rc = path_resolve(mount_path(mount), sample, found);
+	if (rc)
+		return rc;
+	if (call_is_number(found))
+		word += sprintf(word, "\\%03o", *found);
+	path_escape(found + call_is_number(found), word);
+	return 0;
+}
+
+static int add_score(struct batch *batch, const char *sample, const char *value)
+{
+	char argument[PATH_ESCAPED_MAX + 64];
+	int rc;
+
+	if (!is_score(value) || strlen(value) > 60)
+		return say(EXIT_USAGE, "%s: a score is a number, not '%s'", sample, value);
+	rc = sample_word(batch->mount, sample, argument);
+	if (rc == -EXDEV)
+		return say(EXIT_USAGE, "'%s' is not below %s", sample, mount_path(batch->mount));
+	if (rc)
+		return say(EXIT_USAGE, "'%s': %s", sample, strerror(-rc));
+	stpcpy(stpcpy(argument + strlen(argument), " "), value);
+	return batch_add(batch, sample, "score", argument);
+}
+
+/* Splits `SAMPLE VALUE` at the last white space. */
+static int add_score_line(struct batch *batch, struct list *list, char *line)
+{
+	size_t length = strlen(line);
+	char *value;
+
+	while (length && isspace((unsigned char)line[length - 1]))
+		line[--length] = '\0';
+	line += strspn(line, " \t");
+	if (!*line || *line == '#')
+		return EXIT_OK;
+	value = line + strlen(line);
+	while (value > line && !isspace((unsigned char)value[-1]))
+		value--;
+	if (value == line)
+		return list_say(list, "there is no score beside '%s'", line);
+	if (!is_score(value))
+		return list_say(list, "a score is a number, not '%s'", value);
+	for (char *end = value; end > line && isspace((unsigned char)end[-1]);)
+		*--end = '\0';
+	if (!call_is_number(line) && !path_unescape(line))
+		return list_say(list, "a \\ must be \\\\ or begin three octal digits");
+	return add_score(batch, line, value);
+}
+
+static int score_list(struct batch *batch, const char *file)
+{
+	struct list list;
+	char *line;
+	int got;
+	int code = list_open(&list, file, false);
+
+	batch->list = &list;
+	while (!code && (got = list_next(&list, &line)))
+		code = got < 0 ? EXIT_FAILED : add_score_line(batch, &list, line);
+	if (!code)
+		code = batch_flush(batch, list.name);
+	list_close(&list);
+	return code;
+}
+
+int verb_score(struct call *call)
+{
+	struct batch *batch;
+	int code;
+
+	if (call->count != (call->options.file ? 0 : 2))
+		return say(EXIT_USAGE, "score takes a sample and its value, or -f and a file");
+	batch = must(calloc(1, sizeof(*batch)));
+	batch->mount = call->mount;
+	if (call->options.file)
+		code = score_list(batch, call->options.file);
+	else
+		code = add_score(batch, call->words[0], call->words[1]);
+	free(batch);
+	return code;
+}
+
+/* A line of ids on its way into the batch. */
+struct ids {
+	size_t used;
+	size_t count; /* in all lines */
+	char text[LINE_MAX_IDS + 64];
+};
+
+static int ids_flush(struct ids *ids, struct batch *batch)
+{
+	size_t used = ids->used;
+
+	ids->used = 0;
+	return used ? batch_add(batch, batch->list->name, "order", ids->text) : EXIT_OK;
+}
+
+static int ids_add(struct ids *ids, struct batch *batch, const char *epoch, const char *id)
+{
+	if (!call_is_number(id) || strlen(id) > 19)
+		return list_say(batch->list, "an order has whole numbers, not '%.40s'", id);
+	if (!ids->used)
+		ids->used = (size_t)sprintf(ids->text, "%s", epoch);
+	ids->used += (size_t)sprintf(ids->text + ids->used, " %s", id);
+	ids->count++;
+	return ids->used < LINE_MAX_IDS ? EXIT_OK : ids_flush(ids, batch);
+}
+
+static int order_send(struct call *call, struct batch *batch, struct list *list)
+{
+	const char *epoch = call->words[0];
+	struct ids ids = { 0 };
+	char *line;
+	char *id;
+	int got;
+	int code = call_command(call, "order %s begin", epoch);
+
+	while (!code && (got = list_next(list, &line))) {
+		if (got < 0)
+			return EXIT_FAILED;
+		while (!code && (id = strsep(&line, " \t\r\v\f")))
+			code = *id ? ids_add(&ids, batch, epoch, id) : EXIT_OK;
+	}
+	if (!code)
+		code = ids_flush(&ids, batch);
+	if (!code)
+		code = batch_flush(batch, list->name);
+	if (!code && !ids.count)
+		return say(EXIT_USAGE, "there are no ids in %s", list->name);
+	return code ? code : call_command(call, "order %s end", epoch);
+}
+
+static int order_print(struct call *call)
+{
+	char buffer[65536];
+	ssize_t got;
+	int fd = mount_file(call->mount, "order");
+
+	if (fd < 0)
+		return call_say_no_file(call, "order", fd);
+	while ((got = read(fd, buffer, sizeof(buffer))) > 0)
+		fwrite(buffer, 1, (size_t)got, stdout);
+	if (got < 0)
+		got = call_say_no_file(call, "order", -errno);
+	close(fd);
+	return (int)got;
+}
+
+int verb_order(struct call *call)
+{
+	struct list list;
+	struct batch *batch;
+	int code;
+
+	if (!call->count && !call->options.file)
+		return order_print(call);
+	if (!call->count || !call->options.file)
+		return say(EXIT_USAGE,
+			   "order takes an epoch and -f with a file of ids, or nothing");
+	if (!call_is_number(call->words[0]))
+		return say(EXIT_USAGE, "an epoch is a whole number, not '%s'", call->words[0]);
+	if (strlen(call->words[0]) > 19)
+		return say(EXIT_USAGE, "the epoch %s is too large", call->words[0]);
+	code = list_open(&list, call->options.file, false);
+	if (code)
+		return code;
+	batch = must(calloc(1, sizeof(*batch)));
+	batch->mount = call->mount;
+	batch->list = &list;
+	code = order_send(call, batch, &list);
+	free(batch);
+	list_close(&list);
+	return code;
+}

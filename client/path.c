@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Paths are taken apart as text first: a list may have a million lines, and asking the kernel
+ * about each would cost more than sending it. Symbolic links on the way to the mount are only
+ * resolved for absolute paths that do not begin with its name.
+ */
+#include "path.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool path_is_below(const char *path, const char *point)
+{
+	size_t length = strlen(point);
+
+	if (length && point[length - 1] == '/')
+		length--;
+	return !strncmp(path, point, length) && (!path[length] || path[length] == '/');
+}
+
+int path_normalise(char *path)
+{
+	char *root = path + (*path == '/');
+	char *to = root;
+	char *from = root;
+
+	while (*from) {
+		size_t length = strcspn(from, "/");
+
+		if (length == 2 && !memcmp(from, "..", 2)) {
+			if (to == root && root == path)
+				return -EXDEV;
+			while (to > root && *--to != '/')
+				;
+		} else if (length && !(length == 1 && *from == '.')) {
+			if (to > root)
+				*to++ = '/';
+			memmove(to, from, length);
+			to += length;
+		}
+		from += length;
+		from += *from == '/';
+	}
+	*to = '\0';
+	return 0;
+}
+
+/* Writes the part of the normal, absolute PATH that is below MOUNT. */
+static bool take_below(const char *mount, const char *path, char *found)
+{
+	if (!path_is_below(path, mount))
+		return false;
+	path += strlen(mount);
+	path += *path == '/';
+	memmove(found, path, strlen(path) + 1);
+	return true;
+}
+
+/* The same for a path that reaches the mount through symbolic links; the last name stays. */
+static bool take_real(const char *mount, const char *path, char *found)
+{
+	char directory[PATH_MAX];
+	char full[PATH_MAX];
+	char real[PATH_MAX];
+	const char *name = strrchr(path, '/') + 1;
+
+	if (realpath(path, real) && !strcmp(real, mount))
+		return take_below(mount, real, found);
+	snprintf(directory, sizeof(directory), "%.*s", (int)(name - path), path);
+	if (!realpath(directory, real) || strlen(real) + strlen(name) + 2 > sizeof(full))
+		return false;
+	stpcpy(stpcpy(stpcpy(full, real), "/"), name);
+	return take_below(mount, full, found);
+}
+
+/* Whether GIVEN, seen from the current directory, is something below the mount. */
+static bool take_from_here(const char *mount, const char *given, char *found)
+{
+	char full[PATH_MAX];
+	struct stat st;
+	size_t length;
+
+	if (!getcwd(full, sizeof(full)) || *full != '/')
+		return false;
+	length = strlen(full);
+	if (length + strlen(given) + 2 > sizeof(full))
+		return false;
+	stpcpy(stpcpy(full + length, "/"), given);
+	if (path_normalise(full) || !path_is_below(full, mount) || lstat(full, &st))
+		return false;
+	return take_below(mount, full, found);
+}
+
+int path_resolve(const char *mount, const char *given, char *found)
+{
+	int rc = 0;
+
+	if (!*given)
+		return -ENOENT;
+	if (strlen(given) >= PATH_MAX)
+		return -ENAMETOOLONG;
+	if (*given == '/') {
+		strcpy(found, given);
+		path_normalise(found);
+		if (!take_below(mount, found, found) && !take_real(mount, given, found))
+			return -EXDEV;
+	} else if (!take_from_here(mount, given, found)) {
+		strcpy(found, given);
+		rc = path_normalise(found);
+	}
+	if (!rc && !*found)
+		strcpy(found, ".");
+	return rc;
+}
+
+void path_escape(const char *path, char *escaped)
+{
+	for (; *path; path++) {
+		unsigned char byte = (unsigned char)*path;
+
+		if (byte == '\\')
+			escaped = stpcpy(escaped, "\\\\");
+		else if (byte > ' ' && byte < 0x7f)
+			*escaped++ = *path;
+		else
+			escaped += sprintf(escaped, "\\%03o", byte);
+	}
+	*escaped = '\0';
+}
+
+static bool is_octal(char digit)
+{
+	return digit >= '0' && digit <= '7';
+}
+
+bool path_unescape(char *path)
+{
+	char *to = path;
+
+	for (const char *from = path; *from; to++) {
+		if (*from != '\\') {
+			*to = *from++;
+		} else if (from[1] == '\\') {
+			*to = '\\';
+			from += 2;
+		} else if (from[1] >= '0' && from[1] <= '3' && is_octal(from[2]) &&
+			   is_octal(from[3])) {
+			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
+			from += 4;
+			if (!*to)
+				return false;
+		} else {
+			return false;
+		}
+	}
+	*to = '\0';
+	return true;
+}

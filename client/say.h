@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What shadectl tells people: sentences on standard error, and figures as text. */
+#ifndef SHADE_CLIENT_SAY_H
+#define SHADE_CLIENT_SAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+/* Prints "shadectl: ..." and a newline to standard error; returns CODE. */
+int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ALLOCATED, or the end of the program if it is NULL. */
+void *must(void *allocated);
+
+/* A figure as text, by value: say_bytes(x).text is good to the end of the statement. */
+struct figure {
+	char text[40];
+};
+
+/* All of them show NaN, which is what a missing key gives, as "-". */
+struct figure say_bytes(double bytes);	    /* 3.2 GiB */
+struct figure say_count(double count);	    /* 1,281,167 */
+struct figure say_percent(double fraction); /* 83.1 % */
+struct figure say_duration(double seconds); /* 1:02:03, or 2:03 */
+
+/* Prints LENGTH bytes as a JSON string. What is not UTF-8 becomes U+FFFD. */
+void say_json_string(FILE *out, const char *text, size_t length);
+
+/* Whether JSON would take this as a number. */
+bool say_is_json_number(const char *text, size_t length);
+
+/* Seconds on a clock that only goes forward. */
+double say_now(void);
+
+#endif

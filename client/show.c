@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Verbs that print: status for people, stats for programs, debug for those who repair. */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include "call.h"
+#include "mountinfo.h"
+#include "path.h"
+#include "say.h"
+
+int verb_stats(struct call *call)
+{
+	const char *cursor;
+	const char *comma = "";
+	struct pair pair;
+	char *stats;
+	int code = call_read(call, "stats", &stats);
+
+	if (code)
+		return code;
+	if (!call->options.json) {
+		fputs(stats, stdout);
+		free(stats);
+		return EXIT_OK;
+	}
+	putchar('{');
+	for (cursor = stats; pair_next(&cursor, &pair); comma = ", ") {
+		fputs(comma, stdout);
+		say_json_string(stdout, pair.key, pair.key_length);
+		fputs(": ", stdout);
+		if (say_is_json_number(pair.value, pair.value_length))
+			fwrite(pair.value, 1, pair.value_length, stdout);
+		else
+			say_json_string(stdout, pair.value, pair.value_length);
+	}
+	puts("}");
+	free(stats);
+	return EXIT_OK;
+}
+
+/* KEY as it is, or "-". */
+static void print_word(const char *label, const char *stats, const char *key)
+{
+	struct pair pair;
+
+	if (pair_find(stats, key, &pair) && pair.value_length)
+		printf("  %-10s %.*s\n", label, (int)pair.value_length, pair.value);
+	else
+		printf("  %-10s -\n", label);
+}
+
+/* Where the files come from: from the configuration, else as the kernel has it. */
+static void print_source(const struct call *call, const char *config)
+{
+	struct mountinfo info;
+	struct pair pair;
+
+	if (config && pair_find(config, "source", &pair)) {
+		const char *comment = memmem(pair.value, pair.value_length, " # ", 3);
+		size_t length = comment ? (size_t)(comment - pair.value) : pair.value_length;
+
+		printf("  %-10s %.*s\n", "source", (int)length, pair.value);
+	} else if (mountinfo_find(&info, mount_path(call->mount))) {
+		printf("  %-10s %s\n", "source", info.source);
+		mountinfo_close(&info);
+	} else {
+		printf("  %-10s -\n", "source");
+	}
+}
+
+static void print_use(const char *stats)
+{
+	double capacity = pair_number(stats, "capacity_bytes");
+	double resident = pair_number(stats, "resident_bytes");
+	double accesses = pair_number(stats, "accesses");
+
+	printf("  %-10s %s of %s used (%s), %s samples resident\n", "capacity",
+	       say_bytes(resident).text, say_bytes(capacity).text,
+	       say_percent(capacity > 0 ? resident / capacity : NAN).text,
+	       say_count(pair_number(stats, "resident_samples")).text);
+	/* A hit ratio can be had by reading few samples often: coverage says so. */
+	printf("  %-10s %s of %s accesses, %s of them prefetched; coverage %s\n", "hits",
+	       say_percent(accesses > 0 ? pair_number(stats, "hits") / accesses : NAN).text,
+	       say_count(accesses).text,
+	       say_percent(accesses > 0 ? pair_number(stats, "hits_prefetched") / accesses : NAN)
+		       .text,
+	       say_percent(pair_number(stats, "coverage")).text);
+}
+
+static void print_scan(const char *stats)
+{
+	double complete = pair_number(stats, "scan_complete");
+
+	printf("  %-10s %s, %s samples%s\n", "scan",
+	       isnan(complete) ? "-"
+	       : complete > 0  ? "complete"
+			       : "running",
+	       say_count(pair_number(stats, "samples")).text, complete == 0 ? " so far" : "");
+}
+
+int verb_status(struct call *call)
+{
+	char *config = NULL;
+	char *stats;
+	double errors;
+	int code = call_read(call, "stats", &stats);
+
+	if (code)
+		return code;
+	if (mount_read(call->mount, "config", &config))
+		config = NULL;
+	printf("%s\n", mount_path(call->mount));
+	print_source(call, config);
+	print_word("mode", stats, "mode");
+	print_word("policy", stats, "policy");
+	print_use(stats);
+	print_word("epoch", stats, "epoch");
+	print_scan(stats);
+	printf("  %-10s %s accesses of announced orders\n", "ahead",
+	       say_count(pair_number(stats, "order_ahead")).text);
+	errors = pair_number(stats, "fetch_errors");
+	if (errors > 0)
+		printf("  %-10s %s reads of the source failed\n", "errors", say_count(errors).text);
+	free(config);
+	free(stats);
+	return EXIT_OK;
+}
+
+static int print_file(const struct call *call, const char *name)
+{
+	char *text;
+	int rc = mount_read(call->mount, name, &text);
+
+	printf("\n--- %s\n", name);
+	if (rc) {
+		printf("could not be read: %s\n", strerror(-rc));
+		return EXIT_FAILED;
+	}
+	fputs(text, stdout);
+	free(text);
+	return EXIT_OK;
+}
+
+static void print_mounts(const char *place)
+{
+	char point[PATH_MAX];
+	struct mountinfo info;
+
+	puts("\n--- mountinfo");
+	if (!realpath(place, point))
+		snprintf(point, sizeof(point), "%s", place);
+	if (!mountinfo_open(&info)) {
+		printf("could not be read: %s\n", strerror(errno));
+		return;
+	}
+	while (mountinfo_next(&info))
+		if (path_is_below(info.point, point))
+			puts(info.line);
+	mountinfo_close(&info);
+}
+
+static void print_memory(void)
+{
+	char *line = NULL;
+	size_t size = 0;
+	FILE *file = fopen("/proc/meminfo", "re");
+
+	puts("\n--- memory");
+	while (file && getline(&line, &size, file) > 0)
+		if (!strncmp(line, "Mem", 3) || !strncmp(line, "Cached", 6))
+			fputs(line, stdout);
+	free(line);
+	if (file)
+		fclose(file);
+}
+
+int verb_debug(struct call *call)
+{
+	struct utsname kernel;
+	int code = EXIT_OK;
+
+	printf("--- version\nshadectl %s\n", SHADE_VERSION);
+	if (!uname(&kernel))
+		printf("\n--- kernel\n%s %s %s %s\n", kernel.sysname, kernel.release,
+		       kernel.version, kernel.machine);
+	print_memory();
+	print_mounts(call->place);
+	if (!call->mount)
+		return call_say_no_mount(call->place, call->mount_error);
+	code |= print_file(call, "config");
+	code |= print_file(call, "stats");
+	return code;
+}

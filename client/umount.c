@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Unmounting. A native mount has its control files on a mount of their own below it, which must
+ * go first: so it is looked beforehand whether the rest can follow, since a mount in use that
+ * lost its control would be the worst of both. Works without asking the daemon anything, which
+ * may be dead.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "busy.h"
+#include "call.h"
+#include "mountinfo.h"
+#include "path.h"
+#include "say.h"
+
+#define HELPER "fusermount3"
+
+/* What could not be done, in the words of who tried. */
+struct refusal {
+	char text[512];
+};
+
+/* In the child: becomes the helper. */
+static void exec_helper(const char *point, bool lazy, int errors)
+{
+	dup2(errors, STDERR_FILENO);
+	setenv("LC_ALL", "C", 1);
+	execlp(HELPER, HELPER, lazy ? "-uz" : "-u", "--", point, (char *)NULL);
+	dprintf(STDERR_FILENO, "there is no %s to do it for you: %s", HELPER, strerror(errno));
+	_exit(127);
+}
+
+/* fusermount3 is set-user-id: with it, users take away their own mounts. */
+static int run_helper(const char *point, bool lazy, struct refusal *refusal)
+{
+	size_t used = 0;
+	ssize_t got;
+	int status = 0;
+	int ends[2];
+	pid_t child;
+
+	if (pipe2(ends, O_CLOEXEC))
+		return -errno;
+	child = fork();
+	if (!child)
+		exec_helper(point, lazy, ends[1]);
+	close(ends[1]);
+	while ((got = read(ends[0], refusal->text + used, sizeof(refusal->text) - 1 - used)) > 0)
+		used += (size_t)got;
+	close(ends[0]);
+	refusal->text[used] = '\0';
+	refusal->text[strcspn(refusal->text, "\n")] = '\0';
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		return -errno;
+	if (WIFEXITED(status) && !WEXITSTATUS(status))
+		return 0;
+	return strstr(refusal->text, "busy") ? -EBUSY : -EPERM;
+}
+
+static int unmount_one(const char *point, bool lazy, struct refusal *refusal)
+{
+	int rc = 0;
+
+	if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)))
+		rc = -errno;
+	snprintf(refusal->text, sizeof(refusal->text), "%s", strerror(-rc));
+	if (rc == -EPERM)
+		rc = run_helper(point, lazy, refusal);
+	return rc;
+}
+
+/* Mounts of others below POINT keep it busy, too. Returns how many there are. */
+static unsigned print_mounts_below(const char *point, const char *control)
+{
+	struct mountinfo info;
+	unsigned count = 0;
+
+	if (!mountinfo_open(&info))
+		return 0;
+	while (mountinfo_next(&info)) {
+		if (!path_is_below(info.point, point) || !strcmp(info.point, point) ||
+		    !strcmp(info.point, control))
+			continue;
+		fprintf(stderr, "  %s is mounted below it (%s)\n", info.point, info.type);
+		count++;
+	}
+	mountinfo_close(&info);
+	return count;
+}
+
+static int say_busy(const char *point, const char *control, const struct busy *busy)
+{
+	say(EXIT_FAILED, "%s is busy; --lazy detaches it all the same. It is used by", point);
+	if (!print_mounts_below(point, control) && !busy->count)
+		fputs("  nobody that could be found\n", stderr);
+	busy_print(busy, stderr);
+	return EXIT_FAILED;
+}
+
+static bool is_mounted(const char *point)
+{
+	struct mountinfo info;
+
+	if (!mountinfo_find(&info, point))
+		return false;
+	mountinfo_close(&info);
+	return true;
+}
+
+/* An overlay is ours if its lower layer is where native mode keeps it. */
+static bool is_ours(const struct mountinfo *info, bool has_control)
+{
+	if (!strcmp(info->type, "fuse.shadefs"))
+		return true;
+	if (strcmp(info->type, "overlay"))
+		return false;
+	return has_control || !strcmp(info->source, "shadefs") ||
+	       strstr(info->options, "/shadefs/");
+}
+
+/* Says why nothing at POINT is for us to unmount. */
+static int check_ours(const char *place, const char *point, bool has_control)
+{
+	struct mountinfo info;
+	struct mount *mount;
+	int code = EXIT_OK;
+
+	if (!mountinfo_find(&info, point))
+		return say(EXIT_FAILED, "nothing is mounted at '%s'", place);
+	if (!is_ours(&info, has_control)) {
+		/* By any other name, it answers as one. */
+		if (!mount_open(point, &mount))
+			mount_close(mount);
+		else
+			code = say(EXIT_FAILED,
+				   "what is mounted at '%s' is no shadefs but %s; umount(8) "
+				   "unmounts anything",
+				   place, info.type);
+	}
+	mountinfo_close(&info);
+	return code;
+}
+
+static int unmount_both(const char *point, const char *control, bool lazy)
+{
+	bool has_control = is_mounted(control);
+	struct refusal refusal = { "" };
+	struct busy *busy = must(calloc(1, sizeof(*busy)));
+	const char *failed = point;
+	int rc = 0;
+
+	/* The daemon itself may hold the mount until its control goes away. */
+	if (has_control && !lazy) {
+		busy_find(busy, point);
+		rc = busy->others ? -EBUSY : 0;
+	}
+	if (!rc && has_control) {
+		failed = control;
+		rc = unmount_one(control, lazy, &refusal);
+	}
+	if (!rc) {
+		failed = point;
+		rc = unmount_one(point, lazy, &refusal);
+	}
+	/* Losing its control, a daemon may have unmounted the rest by itself. */
+	if (rc && !is_mounted(point))
+		rc = 0;
+	if (rc == -EBUSY) {
+		busy_find(busy, point);
+		say_busy(point, control, busy);
+	} else if (rc) {
+		say(EXIT_FAILED, "could not unmount %s: %s", failed, refusal.text);
+	}
+	free(busy);
+	return rc ? EXIT_FAILED : EXIT_OK;
+}
+
+/* PLACE without symbolic links, even if it is a mount that does not answer. */
+static bool resolve_place(const char *place, char *point)
+{
+	char parent[PATH_MAX];
+	char *name;
+
+	if (realpath(place, point))
+		return true;
+	if (strlen(place) >= sizeof(parent))
+		return false;
+	strcpy(parent, place);
+	for (size_t end = strlen(parent); end > 1 && parent[end - 1] == '/'; end--)
+		parent[end - 1] = '\0';
+	name = strrchr(parent, '/');
+	if (name)
+		*name++ = '\0';
+	if (!realpath(name ? (*parent ? parent : "/") : ".", point))
+		return false;
+	if (!name)
+		name = parent;
+	if (strlen(point) + strlen(name) + 2 > PATH_MAX)
+		return false;
+	if (strcmp(point, "/"))
+		strcat(point, "/");
+	strcat(point, name);
+	return true;
+}
+
+int verb_umount(struct call *call)
+{
+	char point[PATH_MAX];
+	char control[PATH_MAX + 8];
+	int code;
+
+	if (!resolve_place(call->place, point))
+		return say(EXIT_FAILED, "there is no '%s': %s", call->place, strerror(errno));
+	snprintf(control, sizeof(control), "%s/.shade", point);
+	code = check_ours(call->place, point, is_mounted(control));
+	if (code)
+		return code;
+	/* Not to keep it busy ourselves. */
+	if (chdir("/"))
+		return say(EXIT_FAILED, "could not leave the current directory: %s",
+			   strerror(errno));
+	return unmount_both(point, control, call->options.lazy);
+}

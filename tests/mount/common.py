@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What the mount tests share: a scratch folder, real mounts, and an end that leaves nothing
+behind. Every script is run as SCRIPT SHADEFS SLOWFS and exits with 0, 1, or 77 and a reason."""
+import atexit
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+
+SHADEFS, SLOWFS = sys.argv[1:3]
+scratch = tempfile.mkdtemp(prefix="shade-test-")
+running = []
+
+
+def skip(reason):
+    print("SKIP:", reason)
+    sys.exit(77)
+
+
+if not os.path.exists("/dev/fuse"):
+    skip("there is no /dev/fuse here")
+if os.geteuid() != 0:
+    skip("mounting needs root here")
+
+
+def is_mounted(path):
+    with open("/proc/self/mountinfo") as file:
+        return any(line.split()[4] == path for line in file)
+
+
+def wait_until(holds, what, seconds=20):
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise AssertionError(f"after {seconds} s still not: {what}")
+        time.sleep(0.01)
+
+
+class Filesystem:
+    """A FUSE server of ours, in front, on a mount point of its own."""
+
+    def __init__(self, command, name):
+        self.path = tempfile.mkdtemp(prefix=f"{name}-", dir=scratch)
+        self.log = self.path + ".log"
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(command(self.path), stdout=log, stderr=log,
+                                            stdin=subprocess.DEVNULL)
+        running.append(self)
+        wait_until(lambda: is_mounted(self.path) or self.process.poll() is not None, "mounted")
+        if self.process.poll() is not None:
+            raise AssertionError(f"{name} ended: {self.read_log()}")
+
+    def read_log(self):
+        with open(self.log, errors="replace") as log:
+            return log.read()
+
+    def end(self, how=signal.SIGTERM):
+        """Ends it and sees that it ended well, with nothing left."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        code = self.process.wait(60)
+        text = self.read_log()
+        assert code == 0, f"exit {code}: {text[-3000:]}"
+        assert not is_mounted(self.path), "still mounted"
+        assert "Sanitizer" not in text and "runtime error" not in text, text[-5000:]
+        running.remove(self)
+
+    def kill(self):
+        """Whatever happens."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        subprocess.run(["umount", "-l", self.path], stderr=subprocess.DEVNULL)
+
+
+class Shade(Filesystem):
+    def __init__(self, source, **options):
+        text = ",".join(name if value is True else f"{name}={value}"
+                        for name, value in options.items()) or "ro"
+        super().__init__(lambda path: [SHADEFS, "-f", "-o", text, source, path], "shadefs")
+        wait_until(lambda: self.stats()["scan_complete"] == 1, "scanned")
+
+    def at(self, *names):
+        return os.path.join(self.path, *names)
+
+    def stats(self):
+        with open(self.at(".shade", "stats")) as file:
+            pairs = [line.split() for line in file]
+        return {key: value if key in ("mode", "policy") else float(value) for key, value in pairs}
+
+    def control(self, text):
+        """Writes commands, and returns the answer."""
+        fd = os.open(self.at(".shade", "control"), os.O_RDWR)
+        try:
+            os.write(fd, text.encode() if isinstance(text, str) else text)
+            return os.read(fd, 4096).decode()
+        finally:
+            os.close(fd)
+
+    def samples(self):
+        """From paths to ids."""
+        with open(self.at(".shade", "samples")) as file:
+            return {path: int(number) for number, path in
+                    (line.rstrip("\n").split("\t") for line in file)}
+
+    def settle(self):
+        """Waits until nothing is on its way."""
+        def quiet():
+            stats = self.stats()
+            return not stats["reserved_bytes"] and not stats["inflight_bytes"]
+        wait_until(quiet, "nothing in flight")
+
+
+class Slow(Filesystem):
+    def __init__(self, source, **options):
+        text = ",".join(f"{name}={value}" for name, value in options.items())
+        super().__init__(lambda path: [SLOWFS, "-f", *(["-o", text] if text else []), source, path],
+                         "slowfs")
+
+    def tell(self, text):
+        fd = os.open(os.path.join(self.path, ".slowfs"), os.O_WRONLY)
+        try:
+            os.write(fd, text.encode() + b"\n")
+        finally:
+            os.close(fd)
+
+    def counts(self):
+        with open(os.path.join(self.path, ".slowfs")) as file:
+            return dict(line.rsplit(None, 1) for line in file if len(line.split()) > 1)
+
+
+def make_tree(files, size=20000, folders=4, seed=1):
+    """A tree of random files; from paths to contents."""
+    root = tempfile.mkdtemp(prefix="source-", dir=scratch)
+    chance = random.Random(seed)
+    contents = {}
+    for number in range(files):
+        path = f"class{number % folders}/sample{number:05}.bin"
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        contents[path] = chance.randbytes(chance.randrange(size // 2, size * 3 // 2))
+        with open(os.path.join(root, path), "wb") as file:
+            file.write(contents[path])
+    return root, contents
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def digest(data):
+    return hashlib.sha256(data).digest()
+
+
+def in_threads(count, work):
+    """Runs work(number) in threads; the first failure is raised."""
+    failures = []
+
+    def guarded(number):
+        try:
+            work(number)
+        except BaseException as failure:  # pylint: disable=broad-except
+            failures.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+def raises(error, work):
+    """The errno is this, or that of the last resort."""
+    try:
+        work()
+    except OSError as failure:
+        wanted = error if isinstance(error, tuple) else (error,)
+        assert failure.errno in wanted, f"errno {failure.errno}, not {wanted}"
+        return failure
+    raise AssertionError(f"no error, but {error} was due")
+
+
+def clean_up():
+    for filesystem in reversed(list(running)):
+        filesystem.kill()
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def run_tests(tests):
+    """Runs functions by name; all of them, whatever fails."""
+    atexit.register(clean_up)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    failed = 0
+    for test in tests:
+        try:
+            test()
+            print("ok", test.__name__, flush=True)
+        except Exception:  # pylint: disable=broad-except
+            failed += 1
+            print("FAILED", test.__name__)
+            traceback.print_exc(file=sys.stdout)
+            for filesystem in running:
+                print(filesystem.read_log()[-3000:])
+        for filesystem in reversed(list(running)):
+            filesystem.kill()
+            running.remove(filesystem)
+    print(f"{len(tests) - failed} of {len(tests)}")
+    sys.exit(1 if failed else 0)

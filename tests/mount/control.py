@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Hints from the trainer: what they do, what they cannot break, and who may give them."""
+import errno
+import os
+import random
+import subprocess
+import time
+
+from common import Shade, Slow, in_threads, make_tree, raises, read, run_tests, wait_until
+
+
+def scores_decide_who_stays():
+    root, contents = make_tree(100, size=20000)
+    fs = Shade(root, capacity="1M", inflight="128K")
+    samples = fs.samples()
+    assert sorted(samples) == sorted(contents) and sorted(samples.values()) == list(range(100))
+    important = random.Random(1).sample(sorted(contents), 20)
+    answer = fs.control("".join(f"score {samples[path]} {9 if path in important else 1}\n"
+                                for path in contents))
+    assert answer.startswith("ok"), answer
+    for _ in range(2):
+        for path in contents:
+            assert read(fs.at(path)) == contents[path]
+    fs.settle()
+    with open(fs.at(".shade", "scores")) as file:
+        rows = [line.split() for line in file]
+    resident = {int(row[0]) for row in rows if row[3] == "1"}
+    assert {samples[path] for path in important} <= resident, "an important sample is not resident"
+    assert float(rows[samples[important[0]]][1]) == 9
+    with open(fs.at(".shade", "resident"), "rb") as file:
+        bitmap = file.read()
+    assert {i for i in range(100) if bitmap[i // 8] >> i % 8 & 1} == resident
+    fs.end()
+
+
+def known_orders_are_fetched_ahead():
+    """With a cache of 5 % and an order announced, at least 99 % of an epoch's opens find their
+    sample resident, the first epoch, too."""
+    root, contents = make_tree(1500, size=8000)
+    total = sum(map(len, contents.values()))
+    slow = Slow(root, delay_us=2000)
+    # 5 % for samples; what is in flight comes on top here, for the tree is tiny.
+    fs = Shade(slow.path, capacity=int(total * 0.05) + (512 << 10), inflight=512 << 10,
+               prefetch=int(total * 0.05))
+    samples = fs.samples()
+    paths = list(contents)
+    for epoch in range(2):
+        random.Random(epoch).shuffle(paths)
+        ids = " ".join(str(samples[path]) for path in paths)
+        fs.control(f"order {epoch} begin\norder {epoch} {ids}\norder {epoch} end\nepoch {epoch}\n")
+        time.sleep(0.3)
+        before = fs.stats()
+        for path in paths:
+            assert read(fs.at(path)) == contents[path]
+            time.sleep(0.0005)  # a trainer that computes something
+        after = fs.stats()
+        hits = after["hits"] - before["hits"]
+        assert hits >= 0.99 * len(paths), f"epoch {epoch}: {hits} of {len(paths)}, {after}"
+        assert after["coverage"] == 1 and after["order_ahead"] == 0, after
+    fs.end()
+    slow.end()
+
+
+def by_hand():
+    root, contents = make_tree(60, size=20000)
+    fs = Shade(root, capacity="1M", inflight="128K")
+    paths = sorted(contents)
+    fs.control(f"pin {paths[0]}\nwarm class0\n")
+    wait_until(lambda: fs.stats()["warm_pending"] == 0, "warmed")
+    stats = fs.stats()
+    assert stats["warm_done"] == 15 and stats["accesses"] == 0, stats
+    assert read(fs.at(paths[0])) == contents[paths[0]]
+    assert fs.stats()["hits"] == 1
+    fs.control("evict .\n")
+    assert fs.stats()["resident_bytes"] == 0  # by hand, pinned or not
+    fs.control("warm .\n")
+    wait_until(lambda: fs.stats()["warm_pending"] == 0, "warmed")
+    stats = fs.stats()
+    assert stats["warm_refused"] > 0, "all of it fits?"
+    fs.control("capacity 400K\n")
+    assert fs.stats()["resident_bytes"] <= 400 << 10
+    assert read(fs.at(paths[0])) == contents[paths[0]]
+    for policy in ("lru", "app", "shade"):
+        fs.control(f"policy {policy}\n")
+        assert fs.stats()["policy"] == policy
+        for path in paths:
+            assert read(fs.at(path)) == contents[path]
+    with open(os.path.join(root, "later"), "w") as file:
+        file.write("later")
+    fs.control("rescan\n")
+    fs.end()
+
+
+def hostile_input():
+    root, contents = make_tree(10)
+    fs = Shade(root, capacity="1M")
+    good = "score 1 5\norder 3 begin\norder 3 1 2 3\norder 3 end\nepoch 3\n"
+    assert fs.control(good).startswith("ok")
+
+    def plan():
+        with open(fs.at(".shade", "scores")) as scores, open(fs.at(".shade", "order")) as order:
+            return ([line.split()[:2] for line in scores], order.read(), fs.stats()["epoch"],
+                    fs.stats()["policy"], fs.stats()["capacity_bytes"])
+
+    before = plan()
+    for bad in ("score 1 nan\n", "score 1 -1\n", "score 1 inf\n", "score 10 1\n", "score 1\n",
+                "order 9 begin\norder 9 99\norder 9 end\n", "epoch x\n", "fly\n", "policy best\n",
+                "capacity 0\n", "warm nonexistent\n", "score 2 7\nscore 99 1\n",
+                "epoch 18446744073709551616\n", "\x7f\x7fgarbage\n"):
+        fd = os.open(fs.at(".shade", "control"), os.O_RDWR)
+        try:
+            raises((errno.EINVAL, errno.ENOENT), lambda: os.write(fd, bad.encode()))
+            answer = os.read(fd, 4096).decode()
+            assert answer and not answer.startswith("ok"), (bad, answer)
+        finally:
+            os.close(fd)
+        assert plan() == before, bad
+    # Two at once, each whole.
+    def writer(number):
+        for _ in range(50):
+            fs.control(f"score {number} {number + 1}\n")
+    in_threads(4, writer)
+    # One command, cut into bytes.
+    fd = os.open(fs.at(".shade", "control"), os.O_RDWR)
+    for byte in b"score 7 4.5\n":
+        os.write(fd, bytes([byte]))
+    assert os.read(fd, 100).startswith(b"ok")
+    os.close(fd)
+    with open(fs.at(".shade", "scores")) as file:
+        assert [float(line.split()[1]) for line in file][7] == 4.5
+    fs.end()
+
+
+def only_who_mounted():
+    root, _ = make_tree(3)
+    os.chmod(root, 0o755)
+    fs = Shade(root, capacity="1M", allow_other=True)
+    os.chmod(os.path.dirname(fs.path), 0o755)
+    for command in (["cat", fs.at(".shade/stats")], ["ls", fs.at(".shade")],
+                    ["sh", "-c", f"echo epoch 5 > {fs.at('.shade/control')}"]):
+        done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                               *command], capture_output=True)
+        assert done.returncode != 0 and b"ermission" in done.stderr, done
+    assert fs.stats()["epoch"] == 0
+    fs.end()
+    fs = Shade(root, capacity="1M", allow_other=True, group="nogroup")
+    done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                           "cat", fs.at(".shade/stats")], capture_output=True)
+    assert done.returncode == 0, done
+    fs.end()
+
+
+def large_messages_are_quick():
+    root, contents = make_tree(10)
+    fs = Shade(root, capacity="1M")
+    for text in ("order 1 begin\norder 1 " + " ".join(str(i % 10) for i in range(1280000))
+                 + "\norder 1 end\n",
+                 "".join(f"score {i % 10} 2.5\n" for i in range(1280000))):
+        begin = time.monotonic()
+        fd = os.open(fs.at(".shade", "control"), os.O_RDWR)
+        data = text.encode()
+        while data:
+            data = data[os.write(fd, data[:1 << 20]):]
+        answer = os.read(fd, 100)
+        os.close(fd)
+        assert answer.startswith(b"ok"), answer
+        # Under sanitizers, too; what it takes without is in the benchmark.
+        assert time.monotonic() - begin < 30
+    assert fs.stats()["order_ahead"] == 1280000
+    fs.end()
+
+
+run_tests([scores_decide_who_stays, known_orders_are_fetched_ahead, by_hand, hostile_input,
+           only_who_mounted, large_messages_are_quick])

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Files of every kind come out as they are at the source, and nothing can be changed."""
+import errno
+import mmap
+import os
+import stat
+import subprocess
+
+from common import Shade, Slow, make_tree, raises, read, run_tests, wait_until
+
+ODD = [b"with space", b"new\nline", b"not-utf8-\xff\xfe", b"back\\slash", "übung".encode(),
+       b"-dash", b"x" * 255]
+
+
+def every_kind_of_file():
+    root, contents = make_tree(50)
+    for name in ODD:
+        with open(os.path.join(root.encode(), name), "wb") as file:
+            file.write(b"odd " + name)
+    deep = os.path.join(root, *["d" * 20] * 30)
+    os.makedirs(deep)
+    with open(os.path.join(deep, "leaf"), "w") as file:
+        file.write("deep")
+    open(os.path.join(root, "empty"), "w").close()
+    with open(os.path.join(root, "sparse"), "wb") as file:
+        file.truncate(300000)
+        file.seek(200000)
+        file.write(b"island")
+    os.link(os.path.join(root, "sparse"), os.path.join(root, "hard"))
+    os.symlink("class0/sample00000.bin", os.path.join(root, "link"))
+    os.symlink("/etc/hostname", os.path.join(root, "absolute"))
+    os.mkfifo(os.path.join(root, "fifo"))
+    fs = Shade(root, capacity="8M")
+    for repeat in range(2):
+        for path, data in contents.items():
+            assert read(fs.at(path)) == data, path
+        for name in ODD:
+            assert read(os.path.join(fs.path.encode(), name)) == b"odd " + name, name
+        assert read(fs.at(os.path.relpath(deep, root), "leaf")) == b"deep"
+        assert read(fs.at("empty")) == b""
+        assert read(fs.at("sparse")) == read(os.path.join(root, "sparse"))
+        assert read(fs.at("hard")) == read(fs.at("sparse"))
+        assert read(fs.at("link")) == contents["class0/sample00000.bin"]
+        assert os.readlink(fs.at("absolute")) == "/etc/hostname"
+    assert stat.S_ISFIFO(os.lstat(fs.at("fifo")).st_mode)
+    stats = fs.stats()
+    assert stats["hits"] >= 50 and stats["backend_reads"] <= stats["accesses"], stats
+    mine, theirs = os.stat(fs.at("sparse")), os.stat(os.path.join(root, "sparse"))
+    for field in ("st_ino", "st_mode", "st_nlink", "st_uid", "st_size", "st_mtime_ns"):
+        assert getattr(mine, field) == getattr(theirs, field), field
+    names = {name for name in os.listdir(os.fsencode(fs.path))}
+    assert names == set(os.listdir(os.fsencode(root))), "listing"
+    assert b".shade" not in names  # an ImageFolder would take it for a class
+    assert os.statvfs(fs.path).f_blocks == os.statvfs(root).f_blocks
+    fs.end()
+
+
+def large_files_by_ranges():
+    root, _ = make_tree(2)
+    data = os.urandom(5 << 20)
+    with open(os.path.join(root, "large"), "wb") as file:
+        file.write(data)
+    fs = Shade(root, capacity="8M")
+    assert read(fs.at("large")) == data
+    with open(fs.at("large"), "rb") as file:
+        file.seek(3000001)
+        assert file.read(12345) == data[3000001:3012346]
+    assert fs.stats()["resident_bytes"] == 0
+    fs.end()
+
+
+def mapping_works():
+    root, contents = make_tree(6)
+    fs = Shade(root, capacity="8M")
+    for path, data in contents.items():
+        for flags in (mmap.MAP_SHARED, mmap.MAP_PRIVATE):
+            with open(fs.at(path), "rb") as file:
+                with mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ) as mapped:
+                    assert mapped[:] == data
+    fs.end()
+
+
+def nothing_can_be_changed():
+    root, contents = make_tree(3)
+    fs = Shade(root, capacity="8M")
+    path = fs.at(next(iter(contents)))
+    for work in (lambda: open(path, "wb"), lambda: open(path, "ab"), lambda: open(fs.at("n"), "w"),
+                 lambda: os.unlink(path), lambda: os.mkdir(fs.at("d")),
+                 lambda: os.rmdir(fs.at("class0")), lambda: os.rename(path, path + "x"),
+                 lambda: os.symlink("x", fs.at("s")), lambda: os.link(path, fs.at("h")),
+                 lambda: os.chmod(path, 0o600), lambda: os.truncate(path, 1),
+                 lambda: os.utime(path), lambda: os.mkfifo(fs.at("f"))):
+        raises(errno.EROFS, work)
+    for name, data in contents.items():
+        assert read(os.path.join(root, name)) == data
+    fs.end()
+
+
+def permissions_are_those_of_the_source():
+    root, contents = make_tree(2)
+    secret, public = list(contents)
+    os.chmod(root, 0o755)
+    os.chmod(os.path.join(root, secret), 0o600)
+    fs = Shade(root, capacity="8M", allow_other=True)
+    os.chmod(os.path.dirname(fs.path), 0o755)
+
+    def as_nobody(path):
+        return subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                               "cat", path], capture_output=True)
+
+    assert read(fs.at(secret)) == contents[secret]  # resident, and still not for others
+    assert as_nobody(fs.at(secret)).returncode == 1
+    done = as_nobody(fs.at(public))
+    assert done.stdout == contents[public], done.stderr
+    assert as_nobody(fs.at(".shade", "stats")).returncode == 1
+    fs.end()
+
+
+def a_second_scan_asks_nothing_of_the_source():
+    root, contents = make_tree(300)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M")
+
+    def scan():
+        return {os.path.relpath(os.path.join(folder, name), fs.path):
+                os.stat(os.path.join(folder, name)).st_size
+                for folder, _, names in os.walk(fs.path) for name in names}
+
+    def asked():
+        counts = slow.counts()
+        return {key: counts[key] for key in ("lookups", "getattrs", "readdirs", "opens")}
+
+    assert scan() == {path: len(data) for path, data in contents.items()}
+    before = asked()
+    assert int(before["readdirs"]) > 0, before
+    assert scan() == {path: len(data) for path, data in contents.items()}
+    assert asked() == before, (before, asked())
+    fs.end()
+    slow.end()
+
+
+def errors_are_sentences():
+    root, _ = make_tree(1)
+    from common import SHADEFS
+    for arguments, words in ((["-o", "capacity=x", root, root], "capacity"),
+                             (["-o", "capasity=1G", root, "/mnt"], "capasity"),
+                             (["-o", "policy=best", root, "/mnt"], "best"),
+                             (["/nonexistent", "/mnt"], "/nonexistent"),
+                             ([root, "/nonexistent"], "/nonexistent"),
+                             ([root, root], "same"), ([root], "MOUNTPOINT"),
+                             (["-o", "threads=0", root, "/mnt"], "threads"),
+                             (["-o", "staleness=-1", root, "/mnt"], "staleness")):
+        done = subprocess.run([SHADEFS, *arguments], capture_output=True, text=True)
+        assert done.returncode == 1 and words in done.stderr and not done.stdout, (arguments, done)
+        assert done.stderr.count("\n") == 1, done.stderr
+
+
+def in_the_background():
+    from common import SHADEFS, is_mounted, scratch
+    root, contents = make_tree(5)
+    point = os.path.join(scratch, "background")
+    os.mkdir(point)
+    done = subprocess.run([SHADEFS, "-o", "capacity=16M", root, point], capture_output=True,
+                          text=True, timeout=30)
+    try:
+        assert done.returncode == 0, done.stderr
+        for word in (root, point, "16.0 MiB (option)", "shade", "portable"):
+            assert word in done.stdout, (word, done.stdout)
+        assert read(os.path.join(point, next(iter(contents)))) == next(iter(contents.values()))
+    finally:
+        subprocess.run(["fusermount3", "-u", point], check=True)
+    wait_until(lambda: not is_mounted(point), "unmounted")
+
+
+run_tests([every_kind_of_file, large_files_by_ranges, mapping_works, nothing_can_be_changed,
+           permissions_are_those_of_the_source, a_second_scan_asks_nothing_of_the_source,
+           errors_are_sentences, in_the_background])

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Sources that are slow, fail, hang and change; readers in crowds; ends that come suddenly."""
+import errno
+import os
+import random
+import resource
+import signal
+import subprocess
+import threading
+import time
+
+from common import (Shade, Slow, digest, in_threads, is_mounted, make_tree, raises, read, run_tests,
+                    wait_until)
+
+POLICIES = ["shade", "app", "icache", "minio", "lru", "lfu", "fifo"]
+
+
+def one_fetch_for_64_readers():
+    root, contents = make_tree(3)
+    slow = Slow(root, delay_us=300000)
+    fs = Shade(slow.path, capacity="8M")
+    path = next(iter(contents))
+    slow.tell(f"watch {path}")
+    in_threads(64, lambda _: digest(read(fs.at(path))) == digest(contents[path]) or 1 / 0)
+    assert slow.counts()[f"opens {path}"] == "1", slow.counts()
+    stats = fs.stats()
+    assert stats["accesses"] == 64 and stats["backend_reads"] == 1, stats
+    fs.end()
+    slow.end()
+
+
+def crowds_at_a_small_capacity():
+    root, contents = make_tree(300)
+    digests = {path: digest(data) for path, data in contents.items()}
+    paths = list(contents)
+    for policy in POLICIES:
+        fs = Shade(root, capacity="1M", policy=policy)
+        total = sum(map(len, contents.values()))
+        assert total > 5 << 20
+
+        def work(number):
+            chance = random.Random(number)
+            for path in chance.sample(paths, 60):
+                assert digest(read(fs.at(path))) == digests[path], path
+
+        in_threads(64, work)
+        for path in paths:  # and the whole tree once
+            assert digest(read(fs.at(path))) == digests[path], path
+        fs.settle()
+        stats = fs.stats()
+        assert stats["resident_bytes"] <= 1 << 20, stats
+        assert stats["fetch_errors"] == 0 and stats["accesses"] == 64 * 60 + 300, stats
+        fs.end()
+
+
+def capacity_holds_at_every_moment():
+    root, contents = make_tree(400)
+    fs = Shade(root, capacity="2M", inflight="512K", policy="lru")
+    paths, over, done = list(contents), [], threading.Event()
+
+    def watch():
+        while not done.is_set():
+            stats = fs.stats()
+            used = stats["resident_bytes"] + stats["reserved_bytes"] + stats["inflight_bytes"]
+            if used > stats["capacity_bytes"] * 1.01:
+                over.append(used)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    in_threads(16, lambda n: [read(fs.at(p)) for p in random.Random(n).sample(paths, 100)])
+    fs.control("capacity 1M\n")
+    in_threads(16, lambda n: [read(fs.at(p)) for p in random.Random(n).sample(paths, 100)])
+    done.set()
+    watcher.join()
+    fs.settle()
+    assert fs.stats()["resident_bytes"] <= 1 << 20
+    assert not over, over
+    fs.end()
+
+
+def failures_are_not_cached():
+    root, contents = make_tree(8)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M")
+    paths = list(contents)
+    for path, fault, expected in ((paths[0], "eio", errno.EIO), (paths[1], "estale", errno.ESTALE),
+                                  (paths[2], "short", errno.EIO)):
+        slow.tell(f"fault {fault} {path}")
+        raises((expected, errno.EIO), lambda: read(fs.at(path)))
+        assert read(fs.at(paths[7])) == contents[paths[7]]
+        slow.tell(f"clear {path}")
+        assert read(fs.at(path)) == contents[path], f"after {fault}"
+    assert fs.stats()["fetch_errors"] >= 3
+    fs.end()
+    slow.end()
+
+
+def changed_during_the_read():
+    root, contents = make_tree(4, size=400000)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="16M", staleness=1)
+    path = next(iter(contents))
+    slow.tell(f"fault change,after=100000 {path}")
+    data = contents[path]
+    other = bytes(byte ^ 255 for byte in data)
+    for _ in range(5):
+        try:
+            found = read(fs.at(path))
+            assert found in (data, other), "two versions in one"
+        except OSError as failure:
+            assert failure.errno in (errno.ESTALE, errno.EIO), failure
+    slow.tell(f"clear {path}")
+    time.sleep(1.3)
+    assert read(fs.at(path)) == data
+    fs.end()
+    slow.end()
+
+
+def one_hung_file_delays_nobody():
+    root, contents = make_tree(40)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M", deadline=3)
+    paths = list(contents)
+    hung, resident, others = paths[0], paths[1], paths[2:]
+    assert read(fs.at(resident)) == contents[resident]
+    slow.tell(f"fault hang {hung}")
+    failures = []
+    start = time.monotonic()
+
+    def wait():
+        try:
+            read(fs.at(hung))
+        except OSError as failure:
+            failures.append(failure.errno)
+
+    waiters = [threading.Thread(target=wait) for _ in range(3)]
+    for waiter in waiters:
+        waiter.start()
+    time.sleep(0.2)
+    begin = time.monotonic()
+    for _ in range(20):
+        assert read(fs.at(resident)) == contents[resident]
+    for path in others:
+        assert read(fs.at(path)) == contents[path]
+    assert time.monotonic() - begin < 2, "others waited"
+    for waiter in waiters:
+        waiter.join()
+    assert failures == [errno.ETIMEDOUT] * 3, failures
+    assert 2.5 < time.monotonic() - start < 10
+    slow.tell("clear all")
+    assert read(fs.at(hung)) == contents[hung]
+    fs.end()
+    slow.end()
+
+
+def a_waiting_reader_can_be_interrupted():
+    root, contents = make_tree(3)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M", deadline=60)
+    path = next(iter(contents))
+    slow.tell(f"fault hang {path}")
+    reader = subprocess.Popen(["cat", fs.at(path)], stdout=subprocess.DEVNULL)
+    time.sleep(0.5)
+    begin = time.monotonic()
+    reader.send_signal(signal.SIGINT)
+    reader.wait(10)
+    assert time.monotonic() - begin < 2
+    slow.tell("clear all")
+    assert read(fs.at(path)) == contents[path]
+    fs.end()
+    slow.end()
+
+
+def new_versions_are_seen():
+    root, contents = make_tree(6)
+    fs = Shade(root, capacity="8M", staleness=1)
+    same, other, replaced, deleted, kept = list(contents)[:5]
+    for path in contents:
+        assert read(fs.at(path)) == contents[path]
+    held = open(fs.at(same), "rb", buffering=0)
+    new = {same: b"S" * len(contents[same]), other: b"other size", replaced: b"replaced" * 99}
+    for path in (same, other):
+        with open(os.path.join(root, path), "wb") as file:
+            file.write(new[path])
+    with open(os.path.join(root, replaced + ".new"), "wb") as file:
+        file.write(new[replaced])
+    os.rename(os.path.join(root, replaced + ".new"), os.path.join(root, replaced))
+    os.unlink(os.path.join(root, deleted))
+    for path, data in new.items():  # at any time one version or the other
+        assert read(fs.at(path)) in (data, contents[path])
+    time.sleep(1.3)
+    for path, data in new.items():
+        assert read(fs.at(path)) == data, path
+        assert os.stat(fs.at(path)).st_size == len(data)
+    raises(errno.ENOENT, lambda: read(fs.at(deleted)))
+    assert read(fs.at(kept)) == contents[kept]
+    try:  # who had it open before gets that version or an error
+        assert held.read() == contents[same]
+    except OSError as failure:
+        assert failure.errno in (errno.ESTALE, errno.EIO), failure
+    held.close()
+    assert fs.stats()["stale_drops"] >= 2
+    fs.end()
+
+
+def killed_under_load():
+    root, contents = make_tree(200)
+    fs = Shade(root, capacity="1M")
+    paths, stop, wrong = list(contents), threading.Event(), []
+
+    def work(number):
+        chance = random.Random(number)
+        while not stop.is_set():
+            path = chance.choice(paths)
+            try:
+                if read(fs.at(path)) != contents[path]:
+                    wrong.append(path)
+            except OSError:
+                if stop.wait(0.01):
+                    return
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    fs.process.kill()
+    fs.process.wait()
+    time.sleep(0.3)
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive(), "a reader hangs"
+    assert not wrong
+    raises((errno.ENOTCONN, errno.ECONNABORTED), lambda: read(fs.at(paths[0])))
+    subprocess.run(["umount", "-l", fs.path], check=True)
+    again = Shade(root, capacity="1M")
+    assert read(again.at(paths[0])) == contents[paths[0]]
+    again.end()
+    assert not is_mounted(fs.path)
+
+
+def ended_under_load():
+    root, contents = make_tree(200)
+    slow = Slow(root, delay_us=2000)
+    fs = Shade(slow.path, capacity="1M")
+    paths, stop = list(contents), threading.Event()
+
+    def work(number):
+        chance = random.Random(number)
+        while not stop.is_set():
+            path = chance.choice(paths)
+            try:
+                assert read(fs.at(path)) == contents[path]
+            except OSError:
+                return
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    fs.end()
+    stop.set()
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive(), "a reader hangs"
+    slow.end()
+
+
+def few_descriptors():
+    root, contents = make_tree(100)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (64, before[1]))
+    try:
+        fs = Shade(root, capacity="1M")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    in_threads(40, lambda n: [read(fs.at(p)) == contents[p] or 1 / 0 for p in contents])
+    assert fs.stats()["fetch_errors"] == 0
+    fs.end()
+
+
+run_tests([one_fetch_for_64_readers, crowds_at_a_small_capacity, capacity_holds_at_every_moment,
+           failures_are_not_cached, changed_during_the_read, one_hung_file_delays_nobody,
+           a_waiting_reader_can_be_interrupted, new_versions_are_seen, killed_under_load,
+           ended_under_load, few_descriptors])
