@@ -7,17 +7,21 @@
 
 #include "log.h"
 
+/* A queue and the thread that works on it. */
+struct lane {
+	struct residency *residency;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct residency_store *first, **end; /* lock */
+	bool closing;			      /* lock */
+};
+
 struct residency {
 	struct tree *tree;
 	const struct residency_kernel *kernel;
 	void *context;
-	pthread_t thread;
-
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	struct residency_store *first, **end; /* lock */
-	bool busy;			      /* lock: the thread works on one */
-	bool closing;			      /* lock */
+	struct lane stores, drops;
 };
 
 static int store_one(struct residency *r, const struct residency_store *store)
@@ -30,14 +34,14 @@ static int store_one(struct residency *r, const struct residency_store *store)
 	return rc ? rc : r->kernel->store(r->context, store->node, store->data, store->size);
 }
 
-/* A drop is a store without data. */
+/* A drop is a store without data. One that was overtaken by a store is none any more. */
 static void do_one(struct residency *r, struct residency_store *store, bool closing)
 {
 	struct node *node = store->node;
 	int rc = -ESHUTDOWN;
 
 	if (!store->done) {
-		if (!closing)
+		if (!closing && atomic_exchange(&node->drop_wanted, false))
 			(void)r->kernel->drop(r->context, node);
 		free(store);
 	} else {
@@ -52,61 +56,81 @@ static void do_one(struct residency *r, struct residency_store *store, bool clos
 
 static void *serve(void *argument)
 {
-	struct residency *r = argument;
+	struct lane *lane = argument;
 
-	pthread_mutex_lock(&r->lock);
+	pthread_mutex_lock(&lane->lock);
 	for (;;) {
-		struct residency_store *store = r->first;
-		bool closing = r->closing;
+		struct residency_store *store = lane->first;
+		bool closing = lane->closing;
 
 		if (!store && closing)
 			break;
 		if (!store) {
-			pthread_cond_wait(&r->changed, &r->lock);
+			pthread_cond_wait(&lane->changed, &lane->lock);
 			continue;
 		}
-		r->first = store->next;
-		if (!r->first)
-			r->end = &r->first;
-		r->busy = true;
-		pthread_mutex_unlock(&r->lock);
-		do_one(r, store, closing);
-		pthread_mutex_lock(&r->lock);
-		r->busy = false;
-		pthread_cond_broadcast(&r->changed);
+		lane->first = store->next;
+		if (!lane->first)
+			lane->end = &lane->first;
+		pthread_mutex_unlock(&lane->lock);
+		do_one(lane->residency, store, closing);
+		pthread_mutex_lock(&lane->lock);
 	}
-	pthread_mutex_unlock(&r->lock);
+	pthread_mutex_unlock(&lane->lock);
 	return NULL;
+}
+
+static void queue(struct lane *lane, struct residency_store *store)
+{
+	node_hold(store->node);
+	store->next = NULL;
+	pthread_mutex_lock(&lane->lock);
+	*lane->end = store;
+	lane->end = &store->next;
+	pthread_cond_signal(&lane->changed);
+	pthread_mutex_unlock(&lane->lock);
 }
 
 void residency_store(struct residency *r, struct residency_store *store)
 {
-	node_hold(store->node);
-	store->next = NULL;
-	pthread_mutex_lock(&r->lock);
-	*r->end = store;
-	r->end = &store->next;
-	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
+	atomic_store(&store->node->drop_wanted, false);
+	queue(&r->stores, store);
 }
 
 int residency_drop(struct residency *r, struct node *node)
 {
-	struct residency_store *drop = calloc(1, sizeof(*drop));
+	struct residency_store *drop;
 
-	if (!drop)
+	if (atomic_exchange(&node->drop_wanted, true))
+		return 0; /* it is queued already */
+	drop = calloc(1, sizeof(*drop));
+	if (!drop) {
+		atomic_store(&node->drop_wanted, false);
 		return -ENOMEM;
+	}
 	drop->node = node;
-	residency_store(r, drop);
+	queue(&r->drops, drop);
 	return 0;
 }
 
-void residency_settle(struct residency *r)
+static int lane_open(struct lane *lane, struct residency *r)
 {
-	pthread_mutex_lock(&r->lock);
-	while (r->first || r->busy)
-		pthread_cond_wait(&r->changed, &r->lock);
-	pthread_mutex_unlock(&r->lock);
+	lane->residency = r;
+	lane->end = &lane->first;
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_cond_init(&lane->changed, NULL);
+	return -pthread_create(&lane->thread, NULL, serve, lane);
+}
+
+static void lane_close(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->closing = true;
+	pthread_cond_signal(&lane->changed);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_join(lane->thread, NULL);
+	pthread_mutex_destroy(&lane->lock);
+	pthread_cond_destroy(&lane->changed);
 }
 
 int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
@@ -120,10 +144,12 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 	r->tree = tree;
 	r->kernel = kernel;
 	r->context = context;
-	r->end = &r->first;
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->changed, NULL);
-	rc = -pthread_create(&r->thread, NULL, serve, r);
+	rc = lane_open(&r->stores, r);
+	if (!rc) {
+		rc = lane_open(&r->drops, r);
+		if (rc)
+			lane_close(&r->stores);
+	}
 	if (rc) {
 		free(r);
 		return rc;
@@ -134,12 +160,7 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 
 void residency_close(struct residency *r)
 {
-	pthread_mutex_lock(&r->lock);
-	r->closing = true;
-	pthread_cond_broadcast(&r->changed);
-	pthread_mutex_unlock(&r->lock);
-	pthread_join(r->thread, NULL);
-	pthread_mutex_destroy(&r->lock);
-	pthread_cond_destroy(&r->changed);
+	lane_close(&r->stores);
+	lane_close(&r->drops);
 	free(r);
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * What the kernel holds: puts whole samples into its page cache and drops them again, from
- * a thread of its own that nothing waits for. Storing and dropping wait for locks that a
+ * threads of its own that no request waits for. Storing and dropping wait for locks that a
  * READ in flight holds, so neither may be done by whoever answers READs.
  *
- * One queue, in sequence: a sample that is dropped and then stored again is there.
+ * Stores and drops have a thread each. A drop may wait for a READ that waits for a fetch that
+ * waits for a buffer, and buffers are given back by stores: behind one another they would
+ * wait for ever. A store takes back a drop of the same sample that has not begun. If it has, the
+ * pages may be lost, which counts as reclaimed when somebody asks for them.
  */
 #ifndef SHADE_RESIDENCY_H
 #define SHADE_RESIDENCY_H
@@ -40,7 +43,5 @@ struct residency_store {
 void residency_store(struct residency *residency, struct residency_store *store);
 /* 0 or -ENOMEM, and then the node keeps its pages until the kernel reclaims them. */
 int residency_drop(struct residency *residency, struct node *node);
-/* Waits until all that is queued is done. */
-void residency_settle(struct residency *residency);
 
 #endif

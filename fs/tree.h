@@ -37,6 +37,7 @@ struct node {
 	struct node *next_released; /* release lock */
 	bool detached;		    /* has lost its name; tree lock */
 	_Atomic bool stale;	    /* the source has another version */
+	_Atomic bool drop_wanted;   /* residency is to drop its pages */
 
 	struct flight *flight; /* cache lock: see cache.c */
 	uint32_t opens;	       /* cache lock */
