@@ -293,7 +293,9 @@ static int queue_warm_locked(struct cache *cache, const uint32_t *slots, uint32_
 	uint32_t left = cache->warm_count - cache->warm_first;
 	uint32_t *grown;
 
-	memmove(cache->warm_queue, cache->warm_queue + cache->warm_first, left * sizeof(*slots));
+	if (left)
+		memmove(cache->warm_queue, cache->warm_queue + cache->warm_first,
+			left * sizeof(*slots));
 	cache->warm_first = 0;
 	cache->warm_count = left;
 	grown = realloc(cache->warm_queue, ((size_t)left + count + 1) * sizeof(*slots));

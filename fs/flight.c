@@ -263,13 +263,11 @@ static struct flight *next_wanted_locked(struct cache *cache)
 }
 
 /* A sample that the policy has admitted, with nobody waiting for it. */
-static struct flight *begin_ahead_locked(struct cache *cache, uint32_t slot,
-					 const struct sched_verdict *verdict)
+static struct flight *begin_ahead_locked(struct cache *cache, uint32_t slot)
 {
 	struct node *node = cache->nodes[slot];
 	struct flight *flight;
 
-	cache_drop_victims_locked(cache, verdict);
 	flight = node ? flight_get_locked(cache, node) : NULL;
 	if (!flight) {
 		(void)sched_cancel(cache->sched, slot);
@@ -290,8 +288,9 @@ static struct flight *next_warm_locked(struct cache *cache)
 
 		if (node && node->attr.size <= cache->range_bytes)
 			(void)sched_warm(cache->sched, slot, node->attr.size, &verdict);
+		cache_drop_victims_locked(cache, &verdict);
 		if (verdict.action == SCHED_ADMIT && node->attr.size)
-			flight = begin_ahead_locked(cache, slot, &verdict);
+			flight = begin_ahead_locked(cache, slot);
 		if (flight) {
 			flight->warming = true;
 			return flight;
@@ -322,11 +321,14 @@ static struct flight *next_ahead_locked(struct cache *cache)
 		return NULL;
 	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
 			      &verdict) == 1) {
-		struct flight *flight = begin_ahead_locked(cache, slot, &verdict);
+		struct flight *flight;
 
+		cache_drop_victims_locked(cache, &verdict);
+		flight = begin_ahead_locked(cache, slot);
 		if (flight)
 			return flight;
 	}
+	cache_drop_victims_locked(cache, &verdict); /* some may have left for nothing */
 	return next_warm_locked(cache);
 }
 
