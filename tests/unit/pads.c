@@ -195,6 +195,41 @@ Test(pads, paper_puts_hits_first_and_repeats_them)
 		cr_assert_eq(counts[id] % 2, 0);
 }
 
+/* SHADE's ranks draw for themselves, so they overlap; ours never do. */
+Test(pads, papers_ranks_draw_for_themselves)
+{
+	struct pads_request request = request_of(PADS_PAPER);
+	uint32_t first[N], second[N], same = 0;
+
+	request.world = 2;
+	draw(request, first);
+	request.rank = 1;
+	draw(request, second);
+	for (uint32_t i = 0; i < N / 2; i++)
+		same += first[i] == second[i];
+	cr_assert_lt(same, N / 20);
+}
+
+/* Half a repeat: of what is drawn of residents, half comes once more. */
+Test(pads, repeats_may_be_fractions)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	uint32_t order[N];
+	double hits[3] = { 0 };
+
+	request.cover_epochs = 1000000; /* nothing must come */
+	request.max_repeats = 1000;
+	for (int i = 0; i < 3; i++)
+		for (request.epoch = 0; request.epoch < 20; request.epoch++) {
+			request.rep = 1 + i * 0.5;
+			draw(request, order);
+			for (uint32_t k = 0; k < N; k++)
+				hits[i] += order[k] % 3 == 0;
+		}
+	cr_assert_float_eq(hits[1] / hits[0], 1.5, 0.02, "%f", hits[1] / hits[0]);
+	cr_assert_float_eq(hits[2] / hits[0], 2, 0.02, "%f", hits[2] / hits[0]);
+}
+
 Test(pads, unseen_come_first)
 {
 	struct pads_request request = request_of(PADS_PADS);
@@ -401,6 +436,33 @@ Test(echo, what_is_left_over_goes_on)
 	for (uint32_t id = 0; id < N; id++)
 		cr_assert(counts[id] == 0 || counts[id] == 3, "sample %u: %u uses", id, counts[id]);
 	pads_echo_free(&echo);
+}
+
+/* However short the epochs are, a sample has its uses. */
+Test(echo, keeps_its_pace_over_short_epochs)
+{
+	struct pads_request request = request_of(PADS_ECHO);
+	struct pads_echo echo = { 0 };
+	uint32_t order[3];
+
+	request.echo = &echo;
+	request.uses = 4;
+	request.draws = 3;
+	for (int i = 0; i < 2000; i++)
+		cr_assert_eq(pads_draw(&request, order), 0);
+	cr_assert_float_eq(6000.0 / (double)echo.introduced, 4, 0.4, "%f",
+			   6000.0 / (double)echo.introduced);
+	cr_assert_lt(echo.use_count, 2 * N / 5);
+	pads_echo_free(&echo);
+}
+
+Test(echo, almost_one_use)
+{
+	uint32_t counts[N];
+	uint64_t introduced;
+
+	play_echo(1.0001, 1, 3, &introduced, counts);
+	cr_assert_geq(introduced, 3 * N - N / 50);
 }
 
 /* --- scores ------------------------------------------------------------------------------ */

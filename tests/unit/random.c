@@ -120,12 +120,29 @@ static float score_of(const struct pair *p, uint32_t id, uint32_t level)
 	return p->jobs == 1 ? (float)level : (float)level + (float)(id + 1) / 64;
 }
 
+/* The policy changes while it is warm, and jobs of nobody's come and go. */
+static void step_upheaval(struct pair *p)
+{
+	uint32_t job;
+
+	if (roll(&p->dice, 2))
+		cr_assert_eq(sched_set_policy(p->one, sched_policy_name(roll(&p->dice, 7))), 0);
+	else if (roll(&p->dice, 2))
+		(void)sched_job_begin(p->one, &job);
+	else
+		(void)sched_job_end(p->one, p->jobs + roll(&p->dice, 3));
+}
+
 static void step_any(struct pair *p)
 {
 	uint32_t id = roll(&p->dice, SAMPLES), job = roll(&p->dice, p->jobs);
 	uint64_t capacity = 1 + roll(&p->dice, 12);
 	float score = score_of(p, id, roll(&p->dice, 5));
 
+	if (!p->other && !roll(&p->dice, 16)) {
+		step_upheaval(p);
+		return;
+	}
 	switch (roll(&p->dice, 20)) {
 	case 0:
 		step_order(p);
