@@ -115,6 +115,15 @@ static void refile(struct sched *s, uint32_t id)
 	file_under(s, id, use);
 }
 
+/* Who is farthest after this one will probably leave next: have it on the way. */
+static void prefetch_next_victim(const struct sched *s, const struct order *order, uint32_t index)
+{
+	uint32_t next = posset_near_below(&order->resident, index);
+
+	if (next != POSSET_NONE)
+		sched_prefetch_sample(s, order->ids[next]);
+}
+
 /* Who is farthest among those filed under `job`, or SAMPLE_NONE. */
 static uint32_t farthest_in_job(const struct sched *s, uint32_t job)
 {
@@ -127,8 +136,10 @@ static uint32_t farthest_in_job(const struct sched *s, uint32_t job)
 		const struct order *order = &j->orders[j->sequence[rank]];
 		uint32_t index = posset_max(&order->resident);
 
-		if (index != POSSET_NONE)
-			return order->ids[index];
+		if (index == POSSET_NONE)
+			continue;
+		prefetch_next_victim(s, order, index);
+		return order->ids[index];
 	}
 	return SAMPLE_NONE;
 }

@@ -78,3 +78,12 @@ uint32_t posset_max(const struct posset *set)
 	}
 	return position;
 }
+
+uint32_t posset_near_below(const struct posset *set, uint32_t position)
+{
+	uint64_t word = set->level[0][position >> 6] & (((uint64_t)1 << (position & 63)) - 1);
+
+	if (!word)
+		return POSSET_NONE;
+	return (position & ~63u) | (63u - (uint32_t)__builtin_clzll(word));
+}

@@ -31,5 +31,8 @@ void posset_remove(struct posset *set, uint32_t position);
 bool posset_has(const struct posset *set, uint32_t position);
 /* The largest member, or POSSET_NONE. */
 uint32_t posset_max(const struct posset *set);
+/* The next smaller member than `position` if it is in the same word, else POSSET_NONE: a
+ * guess that costs nothing. */
+uint32_t posset_near_below(const struct posset *set, uint32_t position);
 
 #endif

@@ -54,6 +54,10 @@ Test(posset, finds_the_ends)
 	cr_assert_eq(posset_max(&set), 0);
 	posset_add(&set, 64 * 64 * 64 - 1);
 	cr_assert_eq(posset_max(&set), 64 * 64 * 64 - 1);
+	cr_assert_eq(posset_near_below(&set, 64 * 64 * 64 - 1), POSSET_NONE);
+	posset_add(&set, 64 * 64 * 64 - 9);
+	cr_assert_eq(posset_near_below(&set, 64 * 64 * 64 - 1), 64 * 64 * 64 - 9);
+	posset_remove(&set, 64 * 64 * 64 - 9);
 	posset_remove(&set, 64 * 64 * 64 - 1);
 	cr_assert_eq(posset_max(&set), 0);
 	posset_free(&set);
