@@ -144,6 +144,13 @@ void heap_prefetch(const struct heap *heap, struct heap_slots slots, uint32_t id
 		__builtin_prefetch(heap_at(heap, (slot - 1) / HEAP_ARITY));
 }
 
+uint32_t heap_second(const struct heap *heap)
+{
+	if (heap->count < 2)
+		return HEAP_NO_SLOT;
+	return heap_at(heap, smallest_child(heap, 0, 1))->id;
+}
+
 int heap_check(const struct heap *heap, struct heap_slots slots)
 {
 	for (uint32_t i = 0; i < heap->count; i++) {

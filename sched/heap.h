@@ -57,6 +57,8 @@ void heap_remove(struct heap *heap, struct heap_slots slots, uint32_t id);
 void heap_rekey(struct heap *heap, struct heap_slots slots, uint32_t id, uint64_t key);
 /* Has the entry of `id`, if it has one, fetched from memory. */
 void heap_prefetch(const struct heap *heap, struct heap_slots slots, uint32_t id);
+/* The id that is first once the first is gone, or HEAP_NO_SLOT. */
+uint32_t heap_second(const struct heap *heap);
 /* Whether parents are not larger than children and slots point back. */
 int heap_check(const struct heap *heap, struct heap_slots slots);
 

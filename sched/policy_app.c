@@ -44,6 +44,9 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 		return heap_at(heap, 0)->id;
 	if (sched_best_score(s, newcomer) < 0 || priority(s, newcomer) <= heap_at(heap, 0)->key)
 		return SAMPLE_NONE;
+	/* Whoever leaves after this one: have it on the way from memory. */
+	if (heap->count > 1)
+		sched_prefetch_sample(s, heap_second(heap));
 	return heap_at(heap, 0)->id;
 }
 
