@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <errno.h>
 #include <grp.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "control_parse.h"
 #include "shade/sched.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
@@ -31,29 +31,15 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 /* --- values ------------------------------------------------------------------------------------
  */
 
-int options_size(const char *text, uint64_t whole, uint64_t *bytes)
+/* "8G", "512M" or "40%"; a share is of `whole`. 0 or -EINVAL. */
+static int parse_size(const char *text, uint64_t whole, uint64_t *bytes)
 {
-	static const char suffixes[] = "KMGT";
-	const char *suffix;
-	char *end;
-	double value = strtod(text, &end);
+	double share;
+	int rc = control_parse_size(text, bytes, &share);
 
-	if (!isdigit((unsigned char)*text) || !isfinite(value) || value <= 0)
-		return -EINVAL;
-	if (!strcmp(end, "%")) {
-		if (value > 100)
-			return -EINVAL;
-		value = (double)whole * value / 100;
-	} else if (*end) {
-		suffix = strchr(suffixes, toupper((unsigned char)*end));
-		if (!suffix || end[1])
-			return -EINVAL;
-		value = ldexp(value, 10 * (int)(suffix - suffixes + 1));
-	}
-	if (value < 1 || value >= 0x1p62)
-		return -EINVAL;
-	*bytes = (uint64_t)value;
-	return 0;
+	if (!rc && share > 0)
+		*bytes = (uint64_t)((double)whole * share);
+	return rc ? rc : *bytes ? 0 : -EINVAL;
 }
 
 /* The number in a file, or UINT64_MAX. */
@@ -239,7 +225,7 @@ static void set_options(struct options *options, struct raw *raw, char *list)
 
 static void size_option(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
 {
-	if (text && options_size(text, whole, bytes))
+	if (text && parse_size(text, whole, bytes))
 		fail("option %s takes a size (8G, 512M) or a share (40%%), not '%s'", name, text);
 }
 

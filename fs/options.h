@@ -32,8 +32,6 @@ struct options {
  * and --version, else with 1. */
 void options_parse(struct options *options, int argc, char **argv);
 
-/* "8G", "512M" or "40%"; a share is of `whole`. 0 or -EINVAL. */
-int options_size(const char *text, uint64_t whole, uint64_t *bytes);
 /* The lesser of RAM and the cgroup's limit, and which it is. */
 uint64_t options_memory(const char **which);
 
