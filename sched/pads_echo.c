@@ -44,6 +44,7 @@ struct echo {
 	struct event *events;
 	size_t event_room;
 	struct draw_list schedule; /* due time, index of event */
+	uint32_t next_now;	   /* when the next introduction after these is due */
 };
 
 /* --- arithmetic that is the same everywhere ----------------------------------------- */
@@ -210,11 +211,15 @@ static void fill_schedule(struct echo *e)
 	const struct pads_echo *state = e->request->echo;
 	uint64_t end = e->request->draws + (uint64_t)SPREAD * e->request->capacity;
 	uint32_t introduction = 0;
+	uint64_t now = state->next_due;
 
 	for (uint32_t i = 0; i < state->use_count; i++)
 		add_event(e, state->uses[i].due, state->uses[i].id, CARRIED);
-	for (uint64_t now = state->next_due; now <= end;)
+	/* A sample with more uses than an epoch has entries puts the next one far off: the
+	 * epoch is filled all the same. */
+	while (now <= end || e->schedule.count < e->request->draws)
 		now += introduce(e, introduction++, (uint32_t)now);
+	e->next_now = (uint32_t)now;
 	draw_list_sort(&e->schedule);
 }
 
@@ -258,6 +263,8 @@ static int carry_over(struct echo *e)
 		if (event->introduction == CARRIED || event->introduction < introduced)
 			uses[count++] = (struct pads_echo_use){ event->id, due - end };
 	}
+	if (next_due == CARRIED)
+		next_due = e->next_now - end;
 	free(state->uses);
 	*state = (struct pads_echo){ state->introduced + introduced, next_due, count, uses };
 	return 0;

@@ -12,6 +12,7 @@
  * in parallel with the same result.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "array.h"
@@ -205,25 +206,101 @@ int draw_pads(const struct pads_request *request, uint32_t *order)
 	return rc;
 }
 
-/* Expected entries by the three steps above, without the bound on repeats. */
+/* What a sample may expect of the draw by score, before anybody makes way. */
+struct expected {
+	double entries; /* within the bound on repeats */
+	double open;	/* the probability that the bound leaves room for more */
+};
+
+/* Of a sample that must come with the probability `must`: the sum over how often it is drawn,
+ * which is binomial. */
+static struct expected expect(const struct mixed *m, uint32_t id, double draws, double must)
+{
+	double bound = m->request->max_repeats, share = multinomial_share(&m->weights, id);
+	double times = draw_is_resident(m->request, id) ? m->request->rep : 1;
+	double chance = share < 1 ? exp(draws * log1p(-share)) : 0;
+	double left = 1, wanted = draws * share * times;
+	struct expected e = { 0, 0 };
+
+	/* Drawn so often that it is as good as certain how often. */
+	if (chance <= 0) {
+		e.entries = must * fmin(wanted, bound - 1) + (1 - must) * fmin(wanted, bound);
+		e.open = must * (wanted < bound - 1) + (1 - must) * (wanted < bound);
+		return e;
+	}
+	for (double drawn = 0; drawn <= draws && left > 1e-9; drawn++) {
+		wanted = drawn * times;
+		if (wanted >= bound)
+			break;
+		e.entries += chance * (must * fmin(wanted, bound - 1) + (1 - must) * wanted);
+		e.open += chance * (must * (wanted < bound - 1) + 1 - must);
+		left -= chance;
+		chance *= (draws - drawn) / (drawn + 1) * share / (1 - share);
+	}
+	e.entries += left * (must * (bound - 1) + (1 - must) * fmin(wanted, bound));
+	return e;
+}
+
+/* The same over all samples. */
+struct expectation {
+	double must[2];	 /* the probability of step 1 for scored and for unseen samples */
+	double draws;	 /* of step 2 */
+	double taken[2]; /* the share of what others and residents ask for that they get */
+	double filled;	 /* entries that are left for whoever has room */
+	double open;	 /* expected number of those */
+	double room;	 /* all their room */
+};
+
+static double must_of(const struct expectation *all, const struct pads_request *r, uint32_t id)
+{
+	return all->must[draw_is_unseen(r, id)];
+}
+
+static void expect_all(const struct mixed *m, struct expectation *all)
+{
+	const struct pads_request *r = m->request;
+	double asked[2] = { 0, 0 }, unseen = 0, draws = r->draws, must = 0;
+
+	for (uint32_t id = 0; id < r->samples; id++)
+		unseen += draw_is_unseen(r, id);
+	*all = (struct expectation){ .draws = (double)missing(m), .taken = { 1, 1 } };
+	all->must[1] = unseen > draws ? draws / unseen : 1;
+	all->must[0] = unseen >= draws ? 0
+				       : fmin(1.0 / r->cover_epochs,
+					      (draws - unseen) / fmax(1, r->samples - unseen));
+	for (uint32_t id = 0; id < r->samples; id++) {
+		struct expected e = expect(m, id, all->draws, must_of(all, r, id));
+
+		asked[draw_is_resident(r, id)] += e.entries;
+		all->open += e.open;
+		must += must_of(all, r, id);
+	}
+	if (asked[1] > all->draws)
+		all->taken[1] = all->draws / asked[1];
+	if (asked[0] > 0)
+		all->taken[0] = fmin(1, fmax(0, all->draws - asked[1]) / asked[0]);
+	all->filled = fmax(0, all->draws - asked[0] - asked[1]);
+	all->room = (double)r->samples * r->max_repeats - must - asked[0] - asked[1];
+}
+
+/* By the steps above, what is expected of each for the mean: that residents fill the whole
+ * epoch by chance alone is not seen. */
 static void expected_weights(const struct mixed *m, float *weights)
 {
 	const struct pads_request *r = m->request;
-	double draws = (double)missing(m), hits = 0, others = 0, rep = r->rep;
+	struct expectation all;
 
-	for (uint32_t id = 0; id < r->samples; id++)
-		if (draw_is_resident(r, id))
-			hits += draws * multinomial_share(&m->weights, id);
-	if (hits * rep >= draws)
-		rep = hits > 0 ? draws / hits : rep;
-	else
-		others = (draws - hits * rep) / (draws - hits);
+	expect_all(m, &all);
 	for (uint32_t id = 0; id < r->samples; id++) {
-		double must = draw_is_unseen(r, id) ? 1 : 1.0 / r->cover_epochs;
-		double drawn = draws * multinomial_share(&m->weights, id);
-		double times = draw_is_resident(r, id) ? rep : others;
+		double must = must_of(&all, r, id);
+		struct expected e = expect(m, id, all.draws, must);
+		double entries = must + e.entries * all.taken[draw_is_resident(r, id)];
 
-		weights[id] = (float)((double)r->draws / r->samples / (must + drawn * times));
+		if (all.filled > all.open)
+			entries += all.filled * (r->max_repeats - entries) / all.room;
+		else if (all.filled > 0)
+			entries += all.filled * e.open / all.open;
+		weights[id] = entries > 0 ? (float)((double)r->draws / r->samples / entries) : 0;
 	}
 }
 

@@ -308,30 +308,65 @@ Test(pads, hits_and_misses_are_mixed)
 	cr_assert_gt(halves[1], halves[0] * 0.85);
 }
 
-/* The weighted sum over an epoch is, on the mean, the plain sum over the data set. */
-Test(pads, weights_make_it_unbiased)
+/* The weighted and the plain sum over epochs of a value for each sample, by its true sum. */
+static void weigh(struct pads_request request, double *weighted, double *drawn)
 {
-	struct pads_request request = request_of(PADS_PADS);
-	uint32_t order[N];
-	float weights[N];
-	double weighted = 0, plain = 0, drawn = 0, epochs = 200;
+	static uint32_t order[2 * N];
+	static float weights[N];
+	double plain = 0;
 
-	request.rep = 2;
-	request.max_repeats = 100;
+	*weighted = *drawn = 0;
 	for (uint32_t id = 0; id < N; id++)
-		plain += scores[id] * scores[id];
-	for (request.epoch = 0; request.epoch < epochs; request.epoch++) {
+		plain += (1 + id % 5) * (1 + id % 5) + (id % 3 == 0 ? 10 : 0);
+	plain *= (double)pads_length(&request) / N * 200;
+	for (request.epoch = 0; request.epoch < 200; request.epoch++) {
 		draw(request, order);
 		cr_assert_eq(pads_weights(&request, weights), 0);
-		for (uint32_t i = 0; i < N; i++) {
-			double value = (double)scores[order[i]] * scores[order[i]];
+		for (uint32_t i = 0; i < pads_length(&request); i++) {
+			uint32_t id = order[i];
+			double value = (1 + id % 5) * (1 + id % 5) + (id % 3 == 0 ? 10 : 0);
 
-			weighted += weights[order[i]] * value / epochs;
-			drawn += value / epochs;
+			*weighted += weights[id] * value / plain;
+			*drawn += value / plain;
 		}
 	}
-	cr_assert_float_eq(weighted / plain, 1, 0.01, "%f", weighted / plain);
-	cr_assert_gt(drawn / plain, 1.1); /* without the weights it is biased */
+}
+
+/* The weighted sum over an epoch is, on the mean, the plain sum over the data set: whether the
+ * bound on repeats is felt or not, and even if it leaves room that must be filled up. */
+Test(pads, weights_make_it_unbiased)
+{
+	static const struct {
+		double rep;
+		uint32_t max_repeats, draws;
+	} cases[] = { { 1, 0, 0 },	 { 2, 100, 0 },	  { 2, 0, 0 },		 { 2, 3, 0 },
+		      { 2.5, 0, N / 3 }, { 2, 0, 2 * N }, { 2, 2, 2 * N - 500 }, { 6, 0, 0 } };
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct pads_request request = request_of(PADS_PADS);
+		double weighted, drawn;
+
+		request.rep = cases[i].rep;
+		request.max_repeats = cases[i].max_repeats;
+		request.draws = cases[i].draws;
+		weigh(request, &weighted, &drawn);
+		cr_assert_float_eq(weighted, 1, 0.01, "case %u: %f", i, weighted);
+		if (i == 2) /* without the weights it is biased */
+			cr_assert_gt(drawn, 1.1, "%f", drawn);
+	}
+}
+
+/* Of samples that were never scored more than an epoch has room for. */
+Test(pads, weights_of_unseen)
+{
+	struct pads_request request = request_of(PADS_PADS);
+	float weights[N];
+
+	request.scores = NULL;
+	request.draws = N / 4;
+	cr_assert_eq(pads_weights(&request, weights), 0);
+	for (uint32_t id = 0; id < N; id++)
+		cr_assert_float_eq(weights[id], 1, 1e-5, "%u: %f", id, weights[id]);
 }
 
 Test(pads, nonsense_is_refused)
@@ -453,6 +488,27 @@ Test(echo, keeps_its_pace_over_short_epochs)
 	cr_assert_float_eq(6000.0 / (double)echo.introduced, 4, 0.4, "%f",
 			   6000.0 / (double)echo.introduced);
 	cr_assert_lt(echo.use_count, 2 * N / 5);
+	pads_echo_free(&echo);
+}
+
+Test(echo, more_uses_than_an_epoch_has_entries)
+{
+	uint32_t order[10];
+	struct pads_echo echo = { 0 };
+	struct pads_request request = { .mode = PADS_ECHO,
+					.samples = 10,
+					.seed = 5,
+					.uses = 1000,
+					.capacity = 1,
+					.echo = &echo };
+
+	for (request.epoch = 0; request.epoch < 400; request.epoch++) {
+		cr_assert_eq(pads_draw(&request, order), 0);
+		for (unsigned i = 0; i < 10; i++)
+			cr_assert_lt(order[i], 10);
+	}
+	cr_assert_geq(echo.introduced, 3);
+	cr_assert_leq(echo.introduced, 6);
 	pads_echo_free(&echo);
 }
 
