@@ -10,6 +10,10 @@
 #include "cache_internal.h"
 #include "log.h"
 
+#define LATE_HOLD_MS 200
+#define PASSING_OLD_MS 5000
+#define STORE_MAX ((uint64_t)1 << 30) /* the kernel takes less than 4 GiB at once */
+
 uint64_t cache_now_ms(void)
 {
 	struct timespec now;
@@ -31,17 +35,141 @@ void waiter_answer_all(struct waiter *waiters, int rc)
 	}
 }
 
+/* --- what leaves the kernel ------------------------------------------------------------------ */
+
+static void drop_locked(struct cache *cache, struct node *node)
+{
+	if (residency_drop(cache->residency, node) <= 0)
+		return;
+	if (!cache->leaving_bytes)
+		cache->dropped_ms = cache_now_ms();
+	cache->leaving_bytes += node->attr.size;
+}
+
+static void dropped(void *context, struct node *node)
+{
+	struct cache *cache = context;
+
+	pthread_mutex_lock(&cache->lock);
+	cache->dropped_ms = cache_now_ms();
+	cache->leaving_bytes -= node_is_file(node) ? node->attr.size : 0;
+	if (!cache->leaving_bytes)
+		pthread_cond_broadcast(&cache->changed);
+	pthread_mutex_unlock(&cache->lock);
+	flight_start_soon(cache);
+}
+
 void cache_drop_victims_locked(struct cache *cache, const struct sched_verdict *verdict)
 {
 	for (uint32_t i = 0; i < verdict->victim_count; i++) {
 		struct node *node = cache->nodes[verdict->victims[i]];
 
-		if (node)
-			(void)residency_drop(cache->residency, node);
+		/* Whoever has it open has hardly read it yet. */
+		if (node && node->opens)
+			cache_pass_locked(cache, node);
+		else if (node)
+			drop_locked(cache, node);
 	}
 }
 
+/* It has been admitted meanwhile, is dropped, or gone. */
+static void unpass_locked(struct cache *cache, struct node *node)
+{
+	if (!node->passing)
+		return;
+	node->passing = false;
+	cache->passing_bytes -= node->attr.size;
+}
+
+bool cache_is_resident_locked(const struct cache *cache, const struct node *node)
+{
+	return node->slot != SLOT_NONE && sched_resident(cache->sched, node->slot);
+}
+
+static void drop_passing_locked(struct cache *cache, struct node *node)
+{
+	if (!node->passing)
+		return;
+	unpass_locked(cache, node);
+	if (!cache_is_resident_locked(cache, node))
+		drop_locked(cache, node);
+}
+
+/* The oldest entry; it may have been dropped long ago. */
+static void drop_oldest_locked(struct cache *cache)
+{
+	struct node *node = cache->passing[cache->passing_first];
+
+	cache->passing_first = (cache->passing_first + 1) % PASSING_MAX;
+	cache->passing_count--;
+	node->in_passing = false;
+	drop_passing_locked(cache, node);
+	tree_release(cache->tree, node);
+}
+
+void cache_hurry_locked(struct cache *cache, uint64_t bytes)
+{
+	uint64_t limit = cache->options.inflight_bytes;
+
+	while (cache->passing_count && cache->inflight_bytes + cache->passing_bytes + bytes > limit)
+		drop_oldest_locked(cache);
+}
+
+void cache_drop_old_passing(struct cache *cache)
+{
+	uint64_t now = cache_now_ms();
+
+	pthread_mutex_lock(&cache->lock);
+	while (cache->options.observed && cache->passing_count &&
+	       now > cache->passing_since[cache->passing_first] + PASSING_OLD_MS)
+		drop_oldest_locked(cache);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void cache_pass_locked(struct cache *cache, struct node *node)
+{
+	uint32_t at;
+
+	if (node->passing)
+		return;
+	if (!node->opens) {
+		drop_locked(cache, node); /* closed already */
+		return;
+	}
+	node->passing = true;
+	cache->passing_bytes += node->attr.size;
+	if (node->in_passing)
+		return;
+	if (cache->passing_count == PASSING_MAX)
+		drop_oldest_locked(cache);
+	node_hold(node);
+	node->in_passing = true;
+	at = (cache->passing_first + cache->passing_count++) % PASSING_MAX;
+	cache->passing[at] = node;
+	cache->passing_since[at] = cache_now_ms();
+}
+
 /* --- files come and go: called by the tree --------------------------------------------------- */
+
+/* Too large to be fetched whole: read by ranges. Always so for one node: if some of its READs had
+ * to wait for ranges and others for a flight, storing what the flight brought would wait for folios
+ * that a range is to fill, in the thread that ends ranges. */
+static bool is_large(const struct cache *cache, const struct node *node)
+{
+	return node->attr.size > cache->range_bytes;
+}
+
+/* What the policy is told: what is read by ranges fits nowhere. */
+static uint64_t policy_size(const struct cache *cache, const struct node *node)
+{
+	return is_large(cache, node) ? UINT64_MAX : node->attr.size;
+}
+
+static void set_slot_locked(struct cache *cache, struct node *node, uint32_t slot)
+{
+	cache->nodes[slot] = node;
+	__atomic_store_n(&node->slot, slot, __ATOMIC_RELAXED);
+}
 
 static int make_slot_locked(struct cache *cache, struct node *node)
 {
@@ -55,39 +183,39 @@ static int make_slot_locked(struct cache *cache, struct node *node)
 		cache->slot_room = room;
 	}
 	if (sched_grow(cache->sched, cache->slot_count + 1) ||
-	    sched_size(cache->sched, cache->slot_count, node->attr.size))
+	    sched_size(cache->sched, cache->slot_count, policy_size(cache, node)))
 		return -ENOMEM;
-	cache->nodes[cache->slot_count] = node;
-	return (int)cache->slot_count++;
+	set_slot_locked(cache, node, cache->slot_count++);
+	return 0;
 }
 
-/* Without a slot a file is read like a large one: slow, but right. */
-static uint32_t file_added(void *context, struct node *node)
+/* Without a slot a file is never admitted: slow, but right. */
+static void file_added(void *context, struct node *node)
 {
 	struct cache *cache = context;
-	int slot;
 
 	pthread_mutex_lock(&cache->lock);
-	slot = make_slot_locked(cache, node);
+	(void)make_slot_locked(cache, node);
 	pthread_mutex_unlock(&cache->lock);
-	return slot < 0 ? SLOT_NONE : (uint32_t)slot;
 }
 
-/* The bytes of the old version are of no use to whoever opens from now on. */
+/* The bytes and the name of the old version are of no use to whoever opens from now on. */
 static void forget_version_locked(struct cache *cache, struct node *old)
 {
-	if (old->slot == SLOT_NONE)
-		return;
-	if (!sched_evict(cache->sched, old->slot)) {
-		cache->stats.stale_drops++;
-		(void)residency_drop(cache->residency, old);
+	bool was_resident = old->slot != SLOT_NONE && !sched_evict(cache->sched, old->slot);
+
+	cache->stats.stale_drops += was_resident;
+	if (was_resident || old->passing || old->lookups) {
+		unpass_locked(cache, old);
+		drop_locked(cache, old);
 	}
-	if (old->flight && old->flight->admitted) {
+	if (old->flight && old->flight->admitted && old->slot != SLOT_NONE) {
 		old->flight->admitted = false;
 		(void)sched_cancel(cache->sched, old->slot);
 	}
 }
 
+/* A new version of a known name keeps its slot. */
 static void file_replaced(void *context, struct node *old, struct node *fresh)
 {
 	struct cache *cache = context;
@@ -95,10 +223,10 @@ static void file_replaced(void *context, struct node *old, struct node *fresh)
 	pthread_mutex_lock(&cache->lock);
 	forget_version_locked(cache, old);
 	if (old->slot != SLOT_NONE) {
-		cache->nodes[old->slot] = fresh;
-		(void)sched_size(cache->sched, old->slot, fresh->attr.size);
+		set_slot_locked(cache, fresh, old->slot);
+		(void)sched_size(cache->sched, old->slot, policy_size(cache, fresh));
 	}
-	old->slot = SLOT_NONE;
+	__atomic_store_n(&old->slot, SLOT_NONE, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -112,96 +240,134 @@ static void file_removed(void *context, struct node *node)
 		(void)sched_remove(cache->sched, node->slot);
 		cache->nodes[node->slot] = NULL;
 	}
-	node->slot = SLOT_NONE;
+	__atomic_store_n(&node->slot, SLOT_NONE, __ATOMIC_RELAXED);
 	pthread_mutex_unlock(&cache->lock);
 }
 
-static const struct tree_events tree_events = { file_added, file_replaced, file_removed };
+/* What the kernel remembers of it, its listing too, holds no more. */
+static void dir_changed(void *context, struct node *dir)
+{
+	struct cache *cache = context;
+
+	(void)residency_drop(cache->residency, dir);
+}
+
+static const struct tree_events tree_events = { file_added, file_replaced, file_removed,
+						dir_changed };
 
 /* --- accesses ------------------------------------------------------------------------------------
  */
 
-static bool is_large(const struct cache *cache, const struct node *node)
+/* How long ago the source was asked about the node; another thread may just have done it. */
+static uint64_t age_ms(const struct node *node)
 {
-	return node->attr.size > cache->range_bytes || node->slot == SLOT_NONE;
+	uint64_t now = cache_now_ms(), then = __atomic_load_n(&node->checked_ms, __ATOMIC_RELAXED);
+
+	return now > then ? now - then : 0;
 }
 
-/* Whether the node is still what the source has; asks it if that was too long ago. */
-static int check_version(struct cache *cache, struct node *node)
+/* Has the source asked whether the node, which has no other flight, is still what it has. The
+ * waiter, if there is one, is tried again when the answer is there. 1, or a negative errno. */
+static int check_locked(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	uint64_t now = cache_now_ms();
-	struct store_attr attr;
-	char *path;
-	int rc;
+	struct flight *flight = flight_get_locked(cache, node);
 
-	if (atomic_load(&node->stale))
-		return -ESTALE;
-	if (now - __atomic_load_n(&node->checked_ms, __ATOMIC_RELAXED) <=
-	    cache->options.staleness_ms)
-		return 0;
-	path = node_path(node);
-	if (!path)
+	if (!flight)
 		return -ENOMEM;
-	rc = store_stat(cache->store, path, &attr);
-	free(path);
-	if (rc && rc != -ENOENT)
-		return rc;
-	if (rc || !store_same_version(&attr, &node->attr)) {
-		tree_mark_stale(cache->tree, node);
-		return -ESTALE;
+	flight->checking = true;
+	if (waiter) {
+		waiter->retries = true;
+		waiter->next = flight->waiters;
+		flight->waiters = waiter;
 	}
-	__atomic_store_n(&node->checked_ms, now, __ATOMIC_RELAXED);
+	return 1;
+}
+
+/* Asks the policy, and lets those leave whom it named. */
+static int access_locked(struct cache *cache, struct node *node, enum sched_action *action)
+{
+	struct sched_verdict verdict;
+	int rc = sched_access(cache->sched, SCHED_JOB_ANY, node->slot, policy_size(cache, node),
+			      &verdict);
+
+	if (rc)
+		return rc;
+	cache_drop_victims_locked(cache, &verdict);
+	cache_trace_locked(cache, node, verdict.action);
+	*action = verdict.action;
 	return 0;
 }
 
-/* Lets the waiter wait for the flight. True: it need not, the bytes are there. */
-static bool join_locked(struct flight *flight, struct waiter *waiter)
+/* True: the verdict over a sample needs no fetch, and is carried out. */
+static bool settle_verdict_locked(struct cache *cache, struct node *node, enum sched_action action)
 {
-	if (flight->state == FLIGHT_READY)
-		return true;
-	waiter->next = flight->waiters;
-	flight->waiters = waiter;
-	return false;
+	bool there = !node->attr.size || node->passing; /* the kernel has the bytes */
+
+	if (action == SCHED_ADMIT && node->flight) {
+		node->flight->admitted = true;
+		return false;
+	}
+	if (action == SCHED_ADMIT && there) {
+		unpass_locked(cache, node);
+		(void)sched_commit(cache->sched, node->slot);
+	}
+	return there || action == SCHED_HIT;
 }
 
 /* Decides over an open. 0: answer now; 1: it waits; or a negative errno. */
 static int open_locked(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	struct sched_verdict verdict;
+	enum sched_action action;
 	struct flight *flight;
 	int rc;
 
-	if (is_large(cache, node)) {
-		cache->stats.large_opens++;
+	if (node->slot == SLOT_NONE) {
+		cache->stats.slotless_opens++;
 		return 0;
 	}
-	rc = sched_access(cache->sched, SCHED_JOB_ANY, node->slot, node->attr.size, &verdict);
+	rc = access_locked(cache, node, &action);
 	if (rc)
 		return rc;
-	cache_drop_victims_locked(cache, &verdict);
-	if (node->attr.size == 0 && verdict.action == SCHED_ADMIT)
-		return sched_commit(cache->sched, node->slot);
-	if (verdict.action == SCHED_HIT || node->attr.size == 0)
+	if (is_large(cache, node) || settle_verdict_locked(cache, node, action))
 		return 0;
 	flight = flight_get_locked(cache, node);
 	if (!flight) {
-		if (verdict.action == SCHED_ADMIT)
+		if (action == SCHED_ADMIT)
 			(void)sched_cancel(cache->sched, node->slot);
 		return -ENOMEM;
 	}
-	if (verdict.action == SCHED_ADMIT)
+	if (action == SCHED_ADMIT)
 		flight->admitted = true;
-	flight_store_locked(flight);
-	return join_locked(flight, waiter) ? 0 : 1;
+	waiter->next = flight->waiters;
+	flight->waiters = waiter;
+	return 1;
+}
+
+/* What is too old waits until the source was asked. What is half as old is asked about, too,
+ * but nobody waits: so what is in use never gets too old. */
+static int open_checked_locked(struct cache *cache, struct node *node, struct waiter *waiter)
+{
+	uint64_t age = age_ms(node), limit = cache->options.staleness_ms;
+	int rc;
+
+	if (cache->stopping)
+		return -ESHUTDOWN;
+	if (age > limit && (!node->flight || node->flight->checking))
+		return check_locked(cache, node, waiter);
+	rc = open_locked(cache, node, waiter);
+	if (!rc && age > limit / 2 && !node->flight)
+		(void)check_locked(cache, node, NULL);
+	return rc;
 }
 
 void cache_open(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	int rc = check_version(cache, node);
+	int rc = -ESTALE;
 
-	if (!rc) {
+	waiter->retries = false;
+	if (!atomic_load(&node->stale)) {
 		pthread_mutex_lock(&cache->lock);
-		rc = cache->stopping ? -ESHUTDOWN : open_locked(cache, node, waiter);
+		rc = open_checked_locked(cache, node, waiter);
 		if (!rc)
 			node->opens++;
 		pthread_mutex_unlock(&cache->lock);
@@ -212,50 +378,118 @@ void cache_open(struct cache *cache, struct node *node, struct waiter *waiter)
 	flight_start_all(cache);
 }
 
+/* --- accesses that are observed ----------------------------------------------------------------
+ */
+
+static struct node *observed_locked(struct cache *cache, const struct node *node, uint32_t slot)
+{
+	return slot < cache->slot_count && cache->nodes[slot] == node ? cache->nodes[slot] : NULL;
+}
+
+/* Every open is an access once: when it is seen, or before that, when its READ arrives. The
+ * bytes of one that is admitted are fetched at once; its READ will wait for them. */
+static void saw_open_locked(struct cache *cache, struct node *node)
+{
+	enum sched_action action;
+
+	node->opens += !node->early;
+	node->early = false;
+	if (node->counted) {
+		node->counted = false;
+	} else if (!access_locked(cache, node, &action) && !is_large(cache, node) &&
+		   !settle_verdict_locked(cache, node, action) && action == SCHED_ADMIT) {
+		struct flight *flight = flight_get_locked(cache, node);
+
+		if (flight)
+			flight->admitted = true;
+		else
+			(void)sched_cancel(cache->sched, node->slot);
+	}
+}
+
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot)
+{
+	struct node *found;
+
+	pthread_mutex_lock(&cache->lock);
+	found = observed_locked(cache, node, slot);
+	if (found && !cache->stopping)
+		saw_open_locked(cache, found);
+	pthread_mutex_unlock(&cache->lock);
+	flight_start_all(cache);
+}
+
+void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot)
+{
+	struct node *found;
+
+	pthread_mutex_lock(&cache->lock);
+	found = observed_locked(cache, node, slot);
+	if (found && !cache->stopping) {
+		found->opens -= found->opens > 0;
+		if (!found->opens)
+			drop_passing_locked(cache, found);
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void cache_set_observed(struct cache *cache, bool observed)
+{
+	pthread_mutex_lock(&cache->lock);
+	cache->options.observed = observed;
+	pthread_mutex_unlock(&cache->lock);
+}
+
 /* The kernel asks for bytes. It would not if it had them, so if the sample counts as
  * resident, they were reclaimed. */
+/* The kernel asks again at once after an error, for smaller parts: not another deadline each. */
+static bool is_late_locked(const struct cache *cache, const struct node *node)
+{
+	return cache->options.observed && node->late_ms &&
+	       cache_now_ms() - node->late_ms < LATE_HOLD_MS;
+}
+
 static int read_locked(struct cache *cache, struct node *node, struct waiter *waiter,
 		       struct flight **ready)
 {
+	bool is_new = !node->flight;
+	enum sched_action action;
 	struct flight *flight;
 
 	if (cache->stopping)
 		return -ESHUTDOWN;
-	if (!node->flight && atomic_load(&node->stale))
-		return -ESTALE;
+	if (is_late_locked(cache, node))
+		return -ETIMEDOUT;
 	flight = flight_get_locked(cache, node);
 	if (!flight)
 		return -ENOMEM;
-	if (flight->state == FLIGHT_WAITING && !flight->waiters && !flight->admitted &&
-	    sched_resident(cache->sched, node->slot)) {
+	if (is_new && cache_is_resident_locked(cache, node)) {
 		flight->restoring = true;
 		cache->stats.reclaimed++;
+	} else if (is_new && cache->options.observed && !node->opens) {
+		/* Its open was not seen yet. */
+		node->counted = !access_locked(cache, node, &action);
+		flight->admitted |= node->counted && action == SCHED_ADMIT;
 	}
-	if (!flight->admitted && !flight->restoring)
-		node->dirty = true;
-	if (!join_locked(flight, waiter))
-		return 1;
-	flight->users++;
-	*ready = flight;
-	return 0;
-}
-
-static void answer_from(struct waiter *waiter, const struct flight *flight)
-{
-	size_t left = waiter->offset < flight->size ? flight->size - waiter->offset : 0;
-
-	waiter->answer(waiter, 0, (const char *)flight->buffer + (left ? waiter->offset : 0),
-		       left < waiter->size ? left : waiter->size);
+	if (cache->options.observed && !node->opens)
+		node->opens = node->early = true;
+	if (flight->state == FLIGHT_READY) {
+		flight->users++;
+		*ready = flight;
+		return 0;
+	}
+	waiter->next = flight->waiters;
+	flight->waiters = waiter;
+	return 1;
 }
 
 void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	size_t wanted = waiter->size;
 	struct flight *ready = NULL;
 	int rc;
 
 	if (is_large(cache, node)) {
-		flight_read_range(cache, node, waiter);
+		range_read(cache, node, waiter);
 		return;
 	}
 	pthread_mutex_lock(&cache->lock);
@@ -266,12 +500,11 @@ void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 	} else if (rc > 0) {
 		flight_start_all(cache);
 	} else {
-		answer_from(waiter, ready);
+		flight_answer(ready, waiter);
 		pthread_mutex_lock(&cache->lock);
-		ready->users--;
-		ready->delivered += wanted;
-		flight_end_if_done_locked(ready);
+		flight_put_locked(ready);
 		pthread_mutex_unlock(&cache->lock);
+		flight_start_all(cache); /* the buffer may have been what others wait for */
 	}
 }
 
@@ -279,15 +512,8 @@ void cache_release(struct cache *cache, struct node *node)
 {
 	pthread_mutex_lock(&cache->lock);
 	node->opens--;
-	if (!node->opens) {
-		if (node->flight)
-			flight_end_if_done_locked(node->flight);
-		if (node->dirty &&
-		    !(node->slot != SLOT_NONE && sched_resident(cache->sched, node->slot))) {
-			node->dirty = false;
-			(void)residency_drop(cache->residency, node);
-		}
-	}
+	if (!node->opens)
+		drop_passing_locked(cache, node);
 	pthread_mutex_unlock(&cache->lock);
 }
 
@@ -298,7 +524,7 @@ static void forgotten(void *context, struct node *node)
 	if (!node_is_file(node))
 		return;
 	pthread_mutex_lock(&cache->lock);
-	node->dirty = false;
+	unpass_locked(cache, node);
 	if (node->slot != SLOT_NONE && node->attr.size && !sched_evict(cache->sched, node->slot))
 		cache->stats.reclaimed++;
 	pthread_mutex_unlock(&cache->lock);
@@ -313,9 +539,10 @@ struct waiter *cache_take_waiter(struct cache *cache,
 				 bool (*is)(const struct waiter *waiter, void *context),
 				 void *context)
 {
-	struct waiter *found = NULL;
+	struct waiter *found;
 
 	pthread_mutex_lock(&cache->lock);
+	found = range_take_waiter_locked(cache, is, context);
 	for (struct flight *flight = cache->flights; flight && !found; flight = flight->next)
 		for (struct waiter **at = &flight->waiters; *at; at = &(*at)->next)
 			if (is(*at, context)) {
@@ -339,10 +566,11 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 		return -ENOMEM;
 	cache->options = *options;
 	cache->store = store;
-	cache->flights_end = &cache->flights;
 	cache->range_bytes = options->capacity_bytes / 8;
 	if (cache->range_bytes > options->inflight_bytes / 2)
 		cache->range_bytes = options->inflight_bytes / 2;
+	if (cache->range_bytes > STORE_MAX)
+		cache->range_bytes = STORE_MAX;
 	pthread_mutex_init(&cache->lock, NULL);
 	pthread_cond_init(&cache->changed, NULL);
 	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
@@ -360,22 +588,25 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 
 int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context)
 {
-	int rc = residency_open(&cache->residency, cache->tree, kernel, context);
+	int rc = residency_open(&cache->residency, cache->tree, kernel, context, dropped, cache);
 
 	if (rc)
 		return rc;
 	rc = -pthread_create(&cache->clock, NULL, flight_watch, cache);
-	if (rc)
+	if (rc) {
+		residency_stop(cache->residency);
 		residency_close(cache->residency);
+	}
 	return rc;
 }
 
 void cache_stop(struct cache *cache)
 {
-	struct waiter *waiters = NULL;
+	struct waiter *waiters;
 
 	pthread_mutex_lock(&cache->lock);
 	cache->stopping = true;
+	waiters = range_take_late_locked(cache, UINT64_MAX);
 	for (struct flight *flight = cache->flights; flight; flight = flight->next) {
 		struct waiter **end = &flight->waiters;
 
@@ -391,27 +622,31 @@ void cache_stop(struct cache *cache)
 	pthread_mutex_unlock(&cache->lock);
 	waiter_answer_all(waiters, -ESHUTDOWN);
 	pthread_join(cache->clock, NULL);
-	residency_close(cache->residency);
 	pthread_mutex_lock(&cache->lock);
 	while (cache->running)
 		pthread_cond_wait(&cache->changed, &cache->lock);
 	pthread_mutex_unlock(&cache->lock);
+	residency_stop(cache->residency);
 }
 
 void cache_destroy(struct cache *cache)
 {
+	residency_close(cache->residency);
 	for (struct flight *next, *flight = cache->flights; flight; flight = next) {
 		next = flight->next;
 		free(flight->buffer);
 		free(flight->path);
 		free(flight);
 	}
+	while (cache->passing_count--)
+		tree_release(cache->tree, cache->passing[cache->passing_first++ % PASSING_MAX]);
 	tree_close(cache->tree);
 	sched_destroy(cache->sched);
 	free(cache->nodes);
 	free(cache->numbering);
 	free(cache->ids);
 	free(cache->warm_queue);
+	free(cache->trace);
 	pthread_mutex_destroy(&cache->lock);
 	pthread_cond_destroy(&cache->changed);
 	free(cache);

@@ -19,7 +19,8 @@ struct cache;
 struct waiter {
 	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
 	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
-	bool opens; /* an open: no data is wanted */
+	bool opens;   /* an open: no data is wanted */
+	bool retries; /* the cache's own: waits until the version was checked */
 	uint64_t offset;
 	size_t size;
 	struct waiter *next; /* the cache's own */
@@ -31,22 +32,28 @@ struct cache_options {
 	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
 	uint64_t staleness_ms;
 	uint64_t deadline_ms; /* of one fetch */
+	bool observed;	      /* opens are seen, not waited for */
 	unsigned depth;	      /* fetches at a time */
 	const char *policy;
+	/* Called by the cache's clock every few milliseconds, with no lock held. */
+	void (*tick)(void *context);
+	void *tick_context;
 };
 
 struct cache_stats {
 	struct sched_stats sched;
 	struct sched_job_stats job; /* of job 0 */
 	const char *policy;
-	uint64_t capacity_bytes, inflight_bytes;
-	uint64_t large_opens; /* files that are read by ranges */
+	uint64_t capacity_bytes, inflight_bytes, memory_bytes;
+	uint64_t slotless_opens; /* that the policy knows nothing of */
 	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
 	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
 	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;
 };
 
 int cache_create(struct cache **out, struct store *store, const struct cache_options *options);
+/* Before the first access. */
+void cache_set_observed(struct cache *cache, bool observed);
 /* After this the cache can be used. */
 int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context);
 /* No more requests come: answers all that wait with an error, and waits for all threads. */
@@ -60,9 +67,16 @@ struct tree *cache_tree(struct cache *cache);
 
 /* --- accesses ------------------------------------------------------------------------------ */
 
+/* A front end tells of accesses in one of two ways: by cache_open() and cache_release(), which an
+ * open waits for; or, if the options say `observed`, by cache_saw_open() and cache_saw_close(),
+ * some time after the fact, and then a cache_read() of what is not there is an access, too. */
+
 void cache_open(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_read(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_release(struct cache *cache, struct node *node);
+/* The node may be gone: it counts only if it is what `slot` stands for. */
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot);
+void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
 /* The kernel forgets a node; what it had of it is gone. */
 void cache_forget(struct cache *cache, struct node *node, uint64_t count);
 /* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */
@@ -72,10 +86,16 @@ struct waiter *cache_take_waiter(struct cache *cache,
 
 /* --- by hand --------------------------------------------------------------------------------- */
 
-/* Ids here are positions in the numbering that the scan made; until it is complete -EAGAIN. */
-int cache_score(struct cache *cache, const uint32_t *ids, const float *scores, uint32_t count);
-int cache_order(struct cache *cache, uint64_t epoch, const uint32_t *ids, uint32_t count);
-int cache_epoch(struct cache *cache, uint64_t epoch);
+/* Ids here are positions in the numbering that the scan made; until it is complete -EAGAIN. Jobs
+ * are trainings with scores and orders of their own; job 0 is always there. */
+int cache_job_begin(struct cache *cache, uint32_t *job);
+int cache_job_end(struct cache *cache, uint32_t job);
+int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats);
+int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const float *scores,
+		uint32_t count);
+int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		uint32_t count);
+int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
 int cache_set_capacity(struct cache *cache, uint64_t bytes);
 int cache_set_policy(struct cache *cache, const char *policy);
 /* For each file at or below a path. */
@@ -84,6 +104,22 @@ int cache_evict(struct cache *cache, const char *path);
 int cache_pin(struct cache *cache, const char *path, bool pin);
 
 void cache_get_stats(struct cache *cache, struct cache_stats *stats);
+
+/* --- accesses as they happen ------------------------------------------------------------------ */
+
+struct cache_access {
+	uint32_t id; /* UINT32_MAX: the file has no number yet */
+	enum sched_action action;
+	uint64_t size;
+};
+
+/* Begins to keep a record, while there is anybody who wants it; the place in it is now. */
+uint64_t cache_trace_begin(struct cache *cache);
+void cache_trace_end(struct cache *cache);
+/* Copies up to `max` accesses from `*at` on, and moves that. `*lost`: so many before them were
+ * overwritten. */
+uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *accesses, uint32_t max,
+		     uint64_t *lost);
 
 /* --- the numbering -----------------------------------------------------------------------------
  */
@@ -100,10 +136,10 @@ struct cache_sample {
 	bool resident;
 	uint64_t size;
 };
-int cache_get_sample(struct cache *cache, uint32_t id, struct cache_sample *sample);
+int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample);
 /* The path, to be freed; NULL: there is none. */
 char *cache_sample_path(struct cache *cache, uint32_t id);
 /* Up to `max` ids that come next. */
-uint32_t cache_ahead(struct cache *cache, uint32_t *ids, uint32_t max);
+uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
 
 #endif

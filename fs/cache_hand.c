@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cache_internal.h"
 
@@ -65,19 +66,22 @@ static int scan_dir(struct scan *scan, struct node *dir)
 {
 	struct tree *tree = scan->cache->tree;
 	struct children children = { 0 };
-	int rc = tree_children(tree, dir, 0, cache_now_ms(), false, take_child, &children);
+	int rc = tree_children(tree, dir, 0, cache_now_ms(), true, false, take_child, &children,
+			       NULL);
 
 	for (uint32_t i = 0; i < children.count; i++) {
 		struct node *child = children.nodes[i];
+		uint32_t slot = node_slot(child);
 
 		if (!rc && atomic_load(scan->stop))
 			rc = -ECANCELED;
 		if (!rc && node_is_dir(child)) {
 			rc = scan_dir(scan, child);
-			if (rc == -EACCES || rc == -ENOENT)
+			if (rc == -EACCES || rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ||
+			    rc == -ENAMETOOLONG)
 				rc = 0; /* what cannot be read has no samples */
-		} else if (!rc && node_is_file(child) && child->slot != SLOT_NONE) {
-			rc = add_sample(scan, child->slot);
+		} else if (!rc && node_is_file(child) && slot != SLOT_NONE) {
+			rc = add_sample(scan, slot);
 		}
 		tree_release(tree, child);
 	}
@@ -103,6 +107,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 			free(cache->ids);
 			cache->numbering = scan.slots ? scan.slots : calloc(1, sizeof(uint32_t));
 			cache->ids = ids;
+			cache->ids_count = cache->slot_count;
 			cache->numbered = scan.count;
 		}
 		pthread_mutex_unlock(&cache->lock);
@@ -152,7 +157,7 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 	pthread_mutex_lock(&cache->lock);
 	if (!cache->numbering)
 		rc = -EAGAIN;
-	else if (node->slot == SLOT_NONE || node->slot >= cache->slot_count ||
+	else if (node->slot == SLOT_NONE || node->slot >= cache->ids_count ||
 		 cache->ids[node->slot] == UINT32_MAX)
 		rc = -ENOENT;
 	else
@@ -162,7 +167,7 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 	return rc;
 }
 
-int cache_get_sample(struct cache *cache, uint32_t id, struct cache_sample *sample)
+int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample)
 {
 	uint32_t slot;
 	int rc;
@@ -171,7 +176,7 @@ int cache_get_sample(struct cache *cache, uint32_t id, struct cache_sample *samp
 	rc = slot_locked(cache, id, &slot);
 	if (!rc)
 		*sample = (struct cache_sample){
-			.score = sched_get_score(cache->sched, 0, slot),
+			.score = sched_get_score(cache->sched, job, slot),
 			.frequency = sched_get_frequency(cache->sched, slot),
 			.resident = sched_resident(cache->sched, slot),
 			.size = cache->nodes[slot] ? cache->nodes[slot]->attr.size : 0,
@@ -197,14 +202,98 @@ char *cache_sample_path(struct cache *cache, uint32_t id)
 	return path;
 }
 
-uint32_t cache_ahead(struct cache *cache, uint32_t *ids, uint32_t max)
+uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max)
 {
 	uint32_t count;
 
 	pthread_mutex_lock(&cache->lock);
-	count = sched_get_ahead(cache->sched, 0, ids, max);
+	count = sched_get_ahead(cache->sched, job, ids, max);
 	for (uint32_t i = 0; i < count; i++)
-		ids[i] = cache->ids ? cache->ids[ids[i]] : UINT32_MAX;
+		ids[i] = ids[i] < cache->ids_count ? cache->ids[ids[i]] : UINT32_MAX;
+	pthread_mutex_unlock(&cache->lock);
+	return count;
+}
+
+/* --- jobs ---------------------------------------------------------------------------------------
+ */
+
+int cache_job_begin(struct cache *cache, uint32_t *job)
+{
+	int rc;
+
+	pthread_mutex_lock(&cache->lock);
+	rc = sched_job_begin(cache->sched, job);
+	pthread_mutex_unlock(&cache->lock);
+	return rc;
+}
+
+int cache_job_end(struct cache *cache, uint32_t job)
+{
+	int rc;
+
+	pthread_mutex_lock(&cache->lock);
+	rc = sched_job_end(cache->sched, job);
+	pthread_mutex_unlock(&cache->lock);
+	return rc;
+}
+
+int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats)
+{
+	int rc;
+
+	pthread_mutex_lock(&cache->lock);
+	rc = sched_get_job_stats(cache->sched, job, stats);
+	pthread_mutex_unlock(&cache->lock);
+	return rc;
+}
+
+/* --- accesses as they happen ------------------------------------------------------------------ */
+
+uint64_t cache_trace_begin(struct cache *cache)
+{
+	uint64_t at;
+
+	pthread_mutex_lock(&cache->lock);
+	if (!cache->trace_readers++)
+		cache->trace = calloc(TRACE_ROOM, sizeof(*cache->trace));
+	at = cache->traced;
+	pthread_mutex_unlock(&cache->lock);
+	return at;
+}
+
+void cache_trace_end(struct cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (!--cache->trace_readers) {
+		free(cache->trace);
+		cache->trace = NULL;
+	}
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void cache_trace_locked(struct cache *cache, const struct node *node, enum sched_action action)
+{
+	if (!cache->trace)
+		return;
+	cache->trace[cache->traced++ % TRACE_ROOM] = (struct cache_access){
+		.id = cache->ids && node->slot < cache->ids_count ? cache->ids[node->slot]
+								  : UINT32_MAX,
+		.action = action,
+		.size = node->attr.size,
+	};
+}
+
+uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *accesses, uint32_t max,
+		     uint64_t *lost)
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	*lost = cache->trace && cache->traced - *at > TRACE_ROOM ? cache->traced - *at - TRACE_ROOM
+								 : 0;
+	*at += *lost;
+	for (; cache->trace && count < max && *at < cache->traced; count++)
+		accesses[count] = cache->trace[(*at)++ % TRACE_ROOM];
 	pthread_mutex_unlock(&cache->lock);
 	return count;
 }
@@ -212,7 +301,8 @@ uint32_t cache_ahead(struct cache *cache, uint32_t *ids, uint32_t max)
 /* --- hints ---------------------------------------------------------------------------------------
  */
 
-int cache_score(struct cache *cache, const uint32_t *ids, const float *scores, uint32_t count)
+int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const float *scores,
+		uint32_t count)
 {
 	int rc = 0;
 
@@ -222,13 +312,14 @@ int cache_score(struct cache *cache, const uint32_t *ids, const float *scores, u
 
 		rc = slot_locked(cache, ids[i], &slot);
 		if (!rc)
-			rc = sched_score(cache->sched, 0, slot, scores[i]);
+			rc = sched_score(cache->sched, job, slot, scores[i]);
 	}
 	pthread_mutex_unlock(&cache->lock);
 	return rc;
 }
 
-int cache_order(struct cache *cache, uint64_t epoch, const uint32_t *ids, uint32_t count)
+int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		uint32_t count)
 {
 	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
 	int rc = slots ? 0 : -ENOMEM;
@@ -237,27 +328,42 @@ int cache_order(struct cache *cache, uint64_t epoch, const uint32_t *ids, uint32
 	for (uint32_t i = 0; !rc && i < count; i++)
 		rc = slot_locked(cache, ids[i], &slots[i]);
 	if (!rc)
-		rc = sched_order(cache->sched, 0, epoch, slots, count);
+		rc = sched_order(cache->sched, job, epoch, slots, count);
 	pthread_mutex_unlock(&cache->lock);
 	free(slots);
 	if (!rc)
-		flight_start_all(cache);
+		flight_start_soon(cache);
 	return rc;
 }
 
-int cache_epoch(struct cache *cache, uint64_t epoch)
+int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 {
 	int rc;
 
 	pthread_mutex_lock(&cache->lock);
-	rc = sched_epoch(cache->sched, 0, epoch);
+	rc = sched_epoch(cache->sched, job, epoch);
 	pthread_mutex_unlock(&cache->lock);
-	flight_start_all(cache);
+	flight_start_soon(cache);
 	return rc;
 }
 
 /* --- by hand
  * --------------------------------------------------------------------------------------- */
+
+/* Waits until what left is gone, for a moment at most: a drop may wait for a reader. */
+static void wait_for_drops_locked(struct cache *cache)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 5;
+	cache_hurry_locked(cache, cache->leaving_bytes);
+	while (cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes >
+		       cache->options.inflight_bytes &&
+	       !cache->stopping)
+		if (pthread_cond_timedwait(&cache->changed, &cache->lock, &until))
+			break;
+}
 
 int cache_set_capacity(struct cache *cache, uint64_t bytes)
 {
@@ -266,15 +372,16 @@ int cache_set_capacity(struct cache *cache, uint64_t bytes)
 	if (bytes <= cache->options.inflight_bytes)
 		return -EINVAL;
 	pthread_mutex_lock(&cache->lock);
-	cache->options.capacity_bytes = bytes;
 	(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
 	while ((count = sched_trim(cache->sched, victims, TRIM_AT_A_TIME)) > 0) {
 		struct sched_verdict verdict = { .victim_count = count, .victims = victims };
 
 		cache_drop_victims_locked(cache, &verdict);
 	}
+	wait_for_drops_locked(cache);
+	cache->options.capacity_bytes = bytes;
 	pthread_mutex_unlock(&cache->lock);
-	flight_start_all(cache);
+	flight_start_soon(cache);
 	return 0;
 }
 
@@ -291,23 +398,25 @@ int cache_set_policy(struct cache *cache, const char *policy)
 static int queue_warm_locked(struct cache *cache, const uint32_t *slots, uint32_t count)
 {
 	uint32_t left = cache->warm_count - cache->warm_first;
-	uint32_t *grown;
+	struct warm *grown;
 
 	if (left)
 		memmove(cache->warm_queue, cache->warm_queue + cache->warm_first,
-			left * sizeof(*slots));
+			left * sizeof(*grown));
 	cache->warm_first = 0;
 	cache->warm_count = left;
-	grown = realloc(cache->warm_queue, ((size_t)left + count + 1) * sizeof(*slots));
+	grown = realloc(cache->warm_queue, ((size_t)left + count + 1) * sizeof(*grown));
 	if (!grown)
 		return -ENOMEM;
-	memcpy(grown + left, slots, count * sizeof(*slots));
 	cache->warm_queue = grown;
 	cache->warm_count += count;
 	cache->stats.warm_pending += count;
-	for (uint32_t i = 0; i < count; i++)
-		cache->stats.warm_pending_bytes +=
-			cache->nodes[slots[i]] ? cache->nodes[slots[i]]->attr.size : 0;
+	for (uint32_t i = 0; i < count; i++) {
+		const struct node *node = cache->nodes[slots[i]];
+
+		grown[left + i] = (struct warm){ node ? node->attr.size : 0, slots[i] };
+		cache->stats.warm_pending_bytes += grown[left + i].size;
+	}
 	return 0;
 }
 
@@ -317,14 +426,15 @@ static int slots_below(struct cache *cache, const char *path, uint32_t **slots, 
 	static const _Atomic bool never;
 	struct scan scan = { .cache = cache, .stop = &never };
 	struct node *node;
+	uint32_t slot;
 	int rc = tree_find(cache->tree, path, cache_now_ms(), &node);
 
 	if (rc)
 		return rc;
 	if (node_is_dir(node))
 		rc = scan_dir(&scan, node);
-	else if (node->slot != SLOT_NONE)
-		rc = add_sample(&scan, node->slot);
+	else if ((slot = node_slot(node)) != SLOT_NONE)
+		rc = add_sample(&scan, slot);
 	else
 		rc = -ENOENT;
 	tree_release(cache->tree, node);
@@ -346,7 +456,7 @@ int cache_warm(struct cache *cache, const char *path)
 	rc = queue_warm_locked(cache, slots, count);
 	pthread_mutex_unlock(&cache->lock);
 	free(slots);
-	flight_start_all(cache);
+	flight_start_soon(cache);
 	return rc;
 }
 
@@ -384,6 +494,18 @@ int cache_pin(struct cache *cache, const char *path, bool pin)
 	return 0;
 }
 
+/* Resident, in buffers, passing through, on its way out, and about to be stored. What is only
+ * set aside needs no memory yet. */
+static uint64_t memory_locked(const struct cache *cache, const struct cache_stats *stats)
+{
+	uint64_t bytes = stats->sched.resident_bytes + stats->inflight_bytes;
+
+	for (const struct flight *flight = cache->flights; flight; flight = flight->next)
+		if (flight->admitted && flight->state != FLIGHT_WAITING)
+			bytes += flight->size;
+	return bytes;
+}
+
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 {
 	pthread_mutex_lock(&cache->lock);
@@ -392,6 +514,7 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	(void)sched_get_job_stats(cache->sched, 0, &stats->job);
 	stats->policy = sched_policy(cache->sched);
 	stats->capacity_bytes = cache->options.capacity_bytes;
-	stats->inflight_bytes = cache->inflight_bytes;
+	stats->inflight_bytes = cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes;
+	stats->memory_bytes = memory_locked(cache, stats);
 	pthread_mutex_unlock(&cache->lock);
 }

@@ -5,8 +5,7 @@
  * handed over. Each entry is checked once, when it is complete, so a bad record is refused
  * by the write that has the first wrong byte, and nothing is allocated on a count's word.
  */
-#define CONTROL_PARSE_PARTS
-#include "control_parse.h"
+#include "control_internal.h"
 
 #include <assert.h>
 #include <endian.h>

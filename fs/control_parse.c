@@ -8,8 +8,7 @@
  * allocation each. After a write the pools keep only what belongs to the message that is
  * not complete and to the order that is open, moved to the front.
  */
-#define CONTROL_PARSE_PARTS
-#include "control_parse.h"
+#include "control_internal.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -5,8 +5,7 @@
  * that; an `order EPOCH ID ...` line may be longer, so its ids are taken out of `partial`
  * whenever that is full.
  */
-#define CONTROL_PARSE_PARTS
-#include "control_parse.h"
+#include "control_internal.h"
 
 #include <ctype.h>
 #include <errno.h>

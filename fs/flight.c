@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,7 +15,8 @@
 #include "cache_internal.h"
 #include "log.h"
 
-#define WATCH_MS 50
+#define WATCH_MS 20
+#define DROP_PATIENCE_MS 100
 
 /* --- flights: cache lock held ----------------------------------------------------------------- */
 
@@ -31,6 +33,7 @@ struct flight *flight_get_locked(struct cache *cache, struct node *node)
 	flight->node = node;
 	flight->size = node->attr.size;
 	flight->expected = node->attr;
+	flight->deadline_ms = cache_now_ms() + cache->options.deadline_ms;
 	node_hold(node);
 	node->flight = flight;
 	flight->next = NULL;
@@ -68,40 +71,20 @@ static void end_locked(struct flight *flight)
 {
 	struct cache *cache = flight->cache;
 
-	assert(!flight->waiters && !flight->users && !flight->storing);
+	assert(!flight->waiters && !flight->users);
 	unlink_locked(flight);
-	if (flight->state != FLIGHT_WAITING)
-		cache->inflight_bytes -= flight->size;
+	cache->inflight_bytes -= flight->accounted;
 	tree_release(cache->tree, flight->node);
 	free(flight->buffer);
 	free(flight->path);
 	free(flight);
-	if (cache->stopping)
-		pthread_cond_broadcast(&cache->changed);
 }
 
-void flight_end_if_done_locked(struct flight *flight)
+/* Somebody is done with the buffer. */
+void flight_put_locked(struct flight *flight)
 {
-	if (flight->state != FLIGHT_READY || flight->users || flight->storing)
-		return;
-	/* Readers that have the file open will ask for what they did not get yet. */
-	if (flight->node->opens && flight->delivered < flight->size && !flight->restoring)
-		return;
-	end_locked(flight);
-}
-
-static void stored(struct residency_store *store, int rc);
-
-void flight_store_locked(struct flight *flight)
-{
-	if (flight->state != FLIGHT_READY || flight->storing ||
-	    (!flight->admitted && !flight->restoring))
-		return;
-	flight->storing = true;
-	flight->store = (struct residency_store){
-		.node = flight->node, .data = flight->buffer, .size = flight->size, .done = stored
-	};
-	residency_store(flight->cache->residency, &flight->store);
+	if (--flight->users == 0)
+		end_locked(flight);
 }
 
 static void count_warm_locked(struct flight *flight, int rc)
@@ -112,36 +95,57 @@ static void count_warm_locked(struct flight *flight, int rc)
 		return;
 	flight->warming = false;
 	stats->warm_pending--;
-	stats->warm_pending_bytes -= flight->size;
+	stats->warm_pending_bytes -= flight->warm_bytes;
 	if (rc) {
 		stats->warm_failed++;
 	} else {
 		stats->warm_done++;
-		stats->warm_done_bytes += flight->size;
+		stats->warm_done_bytes += flight->warm_bytes;
 	}
 }
 
-/* The kernel has the bytes, or will not take them. */
-static void stored(struct residency_store *store, int rc)
+/* The kernel has the bytes, or would not take them. What was not admitted only passes
+ * through. */
+static void settle_locked(struct flight *flight, int rc)
 {
-	struct flight *flight = (struct flight *)((char *)store - offsetof(struct flight, store));
 	struct cache *cache = flight->cache;
 	struct node *node = flight->node;
 
-	pthread_mutex_lock(&cache->lock);
-	flight->storing = false;
-	if (flight->admitted && node->slot != SLOT_NONE) {
+	if (flight->admitted && node->slot != SLOT_NONE)
 		(void)(rc ? sched_cancel : sched_commit)(cache->sched, node->slot);
-		node->dirty = false;
-		flight->admitted = false;
-		/* Whoever opens now finds it resident; whoever has it open reads it there. */
-		flight->delivered = flight->size;
-	}
-	flight->restoring = false;
+	else if (!rc && !(flight->restoring && cache_is_resident_locked(cache, node)))
+		cache_pass_locked(cache, node); /* or it has left while it was restored */
+	flight->admitted = flight->restoring = false;
+	node->flight = NULL; /* from now on the kernel has it, or has to be given it anew */
 	count_warm_locked(flight, rc);
-	flight_end_if_done_locked(flight);
+}
+
+/* Answers those who open it. */
+static void finish_store(struct residency_store *store, int rc)
+{
+	struct flight *flight = (struct flight *)((char *)store - offsetof(struct flight, store));
+	struct cache *cache = flight->cache;
+	struct waiter *opens;
+
+	pthread_mutex_lock(&cache->lock);
+	opens = flight->waiters; /* they came while it was stored, or before */
+	flight->waiters = NULL;
+	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
+		flight->node->opens++;
+	settle_locked(flight, rc);
+	flight_put_locked(flight);
 	pthread_mutex_unlock(&cache->lock);
-	flight_start_all(cache);
+	waiter_answer_all(opens, 0);
+}
+
+/* Called by residency's thread. */
+static void stored(struct residency_store *store, int rc)
+{
+	struct cache *cache =
+		((struct flight *)((char *)store - offsetof(struct flight, store)))->cache;
+
+	finish_store(store, rc);
+	flight_start_soon(cache);
 }
 
 /* --- what comes from the store -------------------------------------------------------------------
@@ -152,15 +156,10 @@ static void succeed_locked(struct flight *flight)
 	struct cache *cache = flight->cache;
 
 	flight->state = FLIGHT_READY;
+	flight->users = 1; /* who stores it */
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += flight->size;
 	__atomic_store_n(&flight->node->checked_ms, cache_now_ms(), __ATOMIC_RELAXED);
-	for (struct waiter *waiter = flight->waiters; waiter; waiter = waiter->next) {
-		flight->node->opens += waiter->opens;
-		if (!waiter->opens)
-			flight->delivered += waiter->size;
-	}
-	flight_store_locked(flight);
 }
 
 static void fail_locked(struct flight *flight, int rc)
@@ -178,88 +177,199 @@ static void fail_locked(struct flight *flight, int rc)
 	count_warm_locked(flight, rc);
 }
 
-static void answer_one(const struct flight *flight, struct waiter *waiter)
+void flight_answer(const struct flight *flight, struct waiter *waiter)
 {
 	size_t left = waiter->offset < flight->size ? flight->size - waiter->offset : 0;
 
-	if (waiter->opens)
-		waiter->answer(waiter, 0, NULL, 0);
-	else
-		waiter->answer(waiter, 0,
-			       (const char *)flight->buffer + (left ? waiter->offset : 0),
-			       left < waiter->size ? left : waiter->size);
+	waiter->answer(waiter, 0, (const char *)flight->buffer + (left ? waiter->offset : 0),
+		       left < waiter->size ? left : waiter->size);
 }
 
-static void answer_all(const struct flight *flight, struct waiter *waiters)
+static struct flight *flight_of(struct store_read *read)
 {
-	for (struct waiter *next; waiters; waiters = next) {
-		next = waiters->next;
-		answer_one(flight, waiters);
+	return (struct flight *)((char *)read - offsetof(struct flight, read));
+}
+
+/* Takes out those who want bytes; opens stay. */
+static struct waiter *take_reads_locked(struct flight *flight)
+{
+	struct waiter *reads = NULL, **at = &flight->waiters;
+
+	while (*at) {
+		struct waiter *waiter = *at;
+
+		if (waiter->opens) {
+			at = &waiter->next;
+			continue;
+		}
+		*at = waiter->next;
+		waiter->next = reads;
+		reads = waiter;
 	}
+	return reads;
+}
+
+/* Whoever reads gets the bytes at once, since storing waits for the locks that a READ holds.
+ * Whoever opens is answered when the kernel has all bytes, and need not ask for them. If
+ * somebody waits, the kernel knows the file, so it is stored here; else it may have
+ * to be told of it, which may wait for the source: that is for residency's own thread. */
+static void deliver(struct flight *flight, struct waiter *reads, bool waited_for)
+{
+	struct residency *residency = flight->cache->residency;
+	size_t given = 0;
+
+	for (struct waiter *next; reads; reads = next) {
+		next = reads->next;
+		/* What a READ brings from the beginning need not be stored once more. */
+		if (reads->offset == 0 && reads->size > given)
+			given = reads->size;
+		flight_answer(flight, reads);
+	}
+	if (given > flight->size)
+		given = flight->size;
+	flight->store = (struct residency_store){ .node = flight->node,
+						  .data = (char *)flight->buffer + given,
+						  .size = flight->size - given,
+						  .offset = given,
+						  .done = stored };
+	if (given == flight->size)
+		finish_store(&flight->store, 0);
+	else if (waited_for)
+		finish_store(&flight->store, residency_store_now(residency, &flight->store));
+	else
+		residency_store(residency, &flight->store);
+}
+
+/* The store has one less, and whoever waited for it is answered. */
+void flight_landed(struct cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	cache->running--;
+	if (cache->stopping)
+		pthread_cond_broadcast(&cache->changed);
+	pthread_mutex_unlock(&cache->lock);
+	flight_start_all(cache);
 }
 
 static void fetched(struct store_read *read, int rc)
 {
-	struct flight *flight = (struct flight *)((char *)read - offsetof(struct flight, read));
+	struct flight *flight = flight_of(read);
 	struct cache *cache = flight->cache;
 	struct waiter *waiters;
+	bool waited_for;
 
 	pthread_mutex_lock(&cache->lock);
-	cache->running--;
-	if (!flight->abandoned && !rc)
-		succeed_locked(flight);
-	else if (!flight->abandoned)
-		fail_locked(flight, rc);
-	waiters = flight->waiters;
-	flight->waiters = NULL;
 	if (rc || flight->abandoned) {
+		if (!flight->abandoned)
+			fail_locked(flight, rc);
+		waiters = flight->waiters;
+		flight->waiters = NULL;
 		end_locked(flight);
 		pthread_mutex_unlock(&cache->lock);
 		waiter_answer_all(waiters, rc);
 	} else {
-		flight->users++;
+		waited_for = flight->waiters != NULL;
+		succeed_locked(flight);
+		waiters = take_reads_locked(flight);
 		pthread_mutex_unlock(&cache->lock);
-		answer_all(flight, waiters);
-		pthread_mutex_lock(&cache->lock);
-		flight->users--;
-		flight_end_if_done_locked(flight);
-		pthread_mutex_unlock(&cache->lock);
+		deliver(flight, waiters, waited_for);
 	}
-	flight_start_all(cache);
+	flight_landed(cache);
+}
+
+/* Takes out those who only waited for the check. */
+static struct waiter *take_retries_locked(struct flight *flight)
+{
+	struct waiter *retries = NULL, **at = &flight->waiters;
+
+	while (*at) {
+		struct waiter *waiter = *at;
+
+		if (!waiter->retries) {
+			at = &waiter->next;
+			continue;
+		}
+		*at = waiter->next;
+		waiter->next = retries;
+		retries = waiter;
+	}
+	return retries;
+}
+
+/* The version is still there. If somebody wants the bytes by now, they are fetched. */
+static void checked(struct store_read *read, int rc)
+{
+	struct flight *flight = flight_of(read);
+	struct cache *cache = flight->cache;
+	struct node *node = flight->node;
+	struct waiter *retries;
+
+	pthread_mutex_lock(&cache->lock);
+	if (rc || flight->abandoned) {
+		pthread_mutex_unlock(&cache->lock);
+		fetched(read, rc);
+		return;
+	}
+	node_hold(node);
+	__atomic_store_n(&node->checked_ms, cache_now_ms(), __ATOMIC_RELAXED);
+	retries = take_retries_locked(flight);
+	flight->checking = false;
+	if (flight->waiters || flight->admitted || flight->restoring)
+		flight->state = FLIGHT_WAITING;
+	else
+		end_locked(flight);
+	pthread_mutex_unlock(&cache->lock);
+	for (struct waiter *next; retries; retries = next) {
+		next = retries->next;
+		cache_open(cache, node, retries);
+	}
+	tree_release(cache->tree, node);
+	/* Only now: who waits for the end closes what the answers went through. */
+	flight_landed(cache);
 }
 
 /* --- starting
  * --------------------------------------------------------------------------------------- */
 
-static bool has_room_locked(const struct cache *cache, uint64_t size, uint64_t limit)
+static size_t buffer_size(const struct flight *flight)
 {
-	return cache->running < cache->options.depth &&
-	       (cache->inflight_bytes + size <= limit || !cache->inflight_bytes);
+	return flight->checking ? 0 : flight->size;
 }
 
-/* Buffers that are kept only in case that a reader comes back give way. */
-static void free_idle_locked(struct cache *cache)
+/* A drop may wait for a READ that waits for a fetch: then one is possible all the same. */
+static bool drops_are_stuck_locked(const struct cache *cache)
 {
-	for (struct flight *next, *flight = cache->flights; flight; flight = next) {
-		next = flight->next;
-		if (flight->state == FLIGHT_READY && !flight->users && !flight->storing)
-			end_locked(flight);
-	}
+	return !cache->leaving_bytes || cache_now_ms() > cache->dropped_ms + DROP_PATIENCE_MS;
+}
+
+/* What passes through and what is on its way out count, too. */
+static bool fits_locked(const struct cache *cache, uint64_t size)
+{
+	uint64_t used = cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes;
+
+	return cache->running < cache->options.depth &&
+	       used + size <= cache->options.inflight_bytes;
+}
+
+static bool has_room_locked(const struct cache *cache, uint64_t size)
+{
+	return fits_locked(cache, size) ||
+	       (cache->running < cache->options.depth && !cache->inflight_bytes &&
+		drops_are_stuck_locked(cache));
 }
 
 /* What somebody waits for. */
 static struct flight *next_wanted_locked(struct cache *cache)
 {
-	uint64_t limit = cache->options.inflight_bytes;
 	struct flight *flight = cache->flights;
 
 	while (flight && flight->state != FLIGHT_WAITING)
 		flight = flight->next;
 	if (!flight)
 		return NULL;
-	if (!has_room_locked(cache, flight->size, limit))
-		free_idle_locked(cache);
-	return has_room_locked(cache, flight->size, limit) ? flight : NULL;
+	if (!has_room_locked(cache, buffer_size(flight)))
+		cache_hurry_locked(cache, buffer_size(flight));
+	return has_room_locked(cache, buffer_size(flight)) ? flight : NULL;
 }
 
 /* A sample that the policy has admitted, with nobody waiting for it. */
@@ -273,15 +383,15 @@ static struct flight *begin_ahead_locked(struct cache *cache, uint32_t slot)
 		(void)sched_cancel(cache->sched, slot);
 		return NULL;
 	}
-	flight->admitted = true;
-	flight_store_locked(flight); /* a reader's flight may be there already */
+	flight->admitted = true; /* a reader's flight may be there already */
 	return flight->state == FLIGHT_WAITING ? flight : NULL;
 }
 
 static struct flight *next_warm_locked(struct cache *cache)
 {
 	while (cache->warm_first < cache->warm_count) {
-		uint32_t slot = cache->warm_queue[cache->warm_first++];
+		struct warm warm = cache->warm_queue[cache->warm_first++];
+		uint32_t slot = warm.slot;
 		struct node *node = cache->nodes[slot];
 		struct sched_verdict verdict = { .action = SCHED_BYPASS };
 		struct flight *flight = NULL;
@@ -293,18 +403,19 @@ static struct flight *next_warm_locked(struct cache *cache)
 			flight = begin_ahead_locked(cache, slot);
 		if (flight) {
 			flight->warming = true;
+			flight->warm_bytes = warm.size;
 			return flight;
 		}
 		if (verdict.action == SCHED_ADMIT && !node->attr.size)
 			(void)sched_commit(cache->sched, slot);
 		cache->stats.warm_pending--;
-		cache->stats.warm_pending_bytes -= node ? node->attr.size : 0;
+		cache->stats.warm_pending_bytes -= warm.size;
 		if (verdict.action == SCHED_BYPASS) {
 			cache->stats.warm_refused++;
-			cache->stats.warm_refused_bytes += node ? node->attr.size : 0;
+			cache->stats.warm_refused_bytes += warm.size;
 		} else {
 			cache->stats.warm_done++;
-			cache->stats.warm_done_bytes += node->attr.size;
+			cache->stats.warm_done_bytes += warm.size;
 		}
 	}
 	return NULL;
@@ -317,7 +428,7 @@ static struct flight *next_ahead_locked(struct cache *cache)
 	uint64_t size;
 	uint32_t slot;
 
-	if (!has_room_locked(cache, cache->range_bytes, cache->options.inflight_bytes))
+	if (!fits_locked(cache, cache->range_bytes))
 		return NULL;
 	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
 			      &verdict) == 1) {
@@ -344,9 +455,11 @@ static struct flight *take_next(struct cache *cache)
 	}
 	if (flight) {
 		flight->state = FLIGHT_RUNNING;
-		flight->deadline_ms = cache_now_ms() + cache->options.deadline_ms;
+		cache->started_ms = cache_now_ms();
+		flight->deadline_ms = cache->started_ms + cache->options.deadline_ms;
 		cache->running++;
-		cache->inflight_bytes += flight->size;
+		flight->accounted = buffer_size(flight);
+		cache->inflight_bytes += flight->accounted;
 	}
 	pthread_mutex_unlock(&cache->lock);
 	return flight;
@@ -357,59 +470,127 @@ void flight_start_all(struct cache *cache)
 	struct flight *flight;
 
 	while ((flight = take_next(cache))) {
-		flight->path = node_path(flight->node);
-		flight->buffer = malloc(flight->size);
+		if (!flight->path)
+			flight->path = node_path(flight->node);
+		flight->buffer = flight->checking ? NULL : store_buffer(flight->size);
 		flight->read = (struct store_read){ .path = flight->path,
 						    .expected = &flight->expected,
 						    .buffer = flight->buffer,
-						    .size = flight->size,
-						    .done = fetched };
-		if (flight->path && flight->buffer)
+						    .size = buffer_size(flight),
+						    .done = flight->checking ? checked : fetched };
+		if (flight->path && (flight->buffer || flight->checking))
 			store_read(cache->store, &flight->read);
 		else
-			fetched(&flight->read, -ENOMEM);
+			flight->read.done(&flight->read, -ENOMEM);
 	}
+}
+
+/* What the store has to do for a read is done by the thread that began it, whenever that is out
+ * of the kernel. A thread that waits in there for the folios of a READ must not have begun what
+ * that READ waits for. */
+void flight_start_soon(struct cache *cache)
+{
+	pthread_mutex_lock(&cache->lock);
+	if (!cache->start_wanted)
+		pthread_cond_broadcast(&cache->changed);
+	cache->start_wanted = true;
+	pthread_mutex_unlock(&cache->lock);
 }
 
 /* --- deadlines
  * ------------------------------------------------------------------------------------------ */
 
-/* Gives up on a flight: nobody waits for it any more; the store ends it some time. */
+/* Gives up on a flight: nobody waits for it any more. If the store has it, it ends it some time. */
 static struct waiter *abandon_locked(struct flight *flight)
 {
 	struct waiter *waiters = flight->waiters;
 
 	flight->waiters = NULL;
 	fail_locked(flight, -ETIMEDOUT);
+	flight->node->late_ms = cache_now_ms();
+	if (flight->state == FLIGHT_WAITING) {
+		end_locked(flight);
+		return waiters;
+	}
 	flight->abandoned = true;
 	flight->node->flight = NULL;
 	store_cancel(flight->cache->store, &flight->read);
 	return waiters;
 }
 
-static struct waiter *take_late(struct cache *cache)
+/* A fetch has its deadline; what waits for its turn has it, too, while nothing moves: all that
+ * the store has may hang. */
+static bool is_late_locked(const struct flight *flight, uint64_t now)
+{
+	const struct cache *cache = flight->cache;
+
+	if (flight->state == FLIGHT_READY || flight->abandoned || flight->deadline_ms > now)
+		return false;
+	return flight->state == FLIGHT_RUNNING ||
+	       cache->started_ms + cache->options.deadline_ms <= now;
+}
+
+/* Those who wait for the first flight that is late, and what it is. */
+static struct waiter *take_late(struct cache *cache, char *name, size_t room, bool *found)
 {
 	uint64_t now = cache_now_ms();
-	struct waiter *waiters = NULL;
+	struct waiter *waiters;
+	struct flight *flight;
 
 	pthread_mutex_lock(&cache->lock);
-	for (struct flight *flight = cache->flights; flight && !waiters; flight = flight->next)
-		if (flight->state == FLIGHT_RUNNING && !flight->abandoned &&
-		    flight->deadline_ms <= now) {
-			log_say(LOG_WARNINGS, "no answer for %s within %llu s", flight->path,
-				(unsigned long long)cache->options.deadline_ms / 1000);
-			waiters = abandon_locked(flight);
-		}
+	waiters = range_take_late_locked(cache, now);
+	flight = cache->flights;
+	while (flight && !is_late_locked(flight, now))
+		flight = flight->next;
+	*found = flight;
+	if (flight) {
+		struct waiter **end = &waiters;
+
+		snprintf(name, room, "%s", flight->node->name);
+		while (*end)
+			end = &(*end)->next;
+		*end = abandon_locked(flight);
+	}
 	pthread_mutex_unlock(&cache->lock);
 	return waiters;
+}
+
+static void answer_late(struct cache *cache)
+{
+	bool found = true;
+
+	while (found) {
+		char name[256];
+
+		waiter_answer_all(take_late(cache, name, sizeof(name), &found), -ETIMEDOUT);
+		if (found)
+			log_say(LOG_WARNINGS, "no answer for %s within %llu s", name,
+				(unsigned long long)cache->options.deadline_ms / 1000);
+	}
+}
+
+/* Waits until then at most. True: something may be started. */
+static bool rest(struct cache *cache, const struct timespec *until, bool *stopping)
+{
+	bool wanted;
+	int rc = 0;
+
+	pthread_mutex_lock(&cache->lock);
+	while (!cache->stopping && !cache->start_wanted && !rc)
+		rc = pthread_cond_timedwait(&cache->changed, &cache->lock, until);
+	wanted = cache->start_wanted;
+	cache->start_wanted = false;
+	*stopping = cache->stopping;
+	pthread_mutex_unlock(&cache->lock);
+	return wanted;
 }
 
 void *flight_watch(void *argument)
 {
 	struct cache *cache = argument;
-	struct waiter *late;
 	bool stopping = false;
 
+	pthread_setname_np(pthread_self(), "shade-clock");
 	while (!stopping) {
 		struct timespec until;
 
@@ -419,82 +600,13 @@ void *flight_watch(void *argument)
 			until.tv_nsec -= 1000000000;
 			until.tv_sec++;
 		}
-		pthread_mutex_lock(&cache->lock);
-		if (!cache->stopping)
-			pthread_cond_timedwait(&cache->changed, &cache->lock, &until);
-		stopping = cache->stopping;
-		pthread_mutex_unlock(&cache->lock);
-		while ((late = take_late(cache)))
-			waiter_answer_all(late, -ETIMEDOUT);
+		while (rest(cache, &until, &stopping))
+			flight_start_all(cache);
+		answer_late(cache);
 		tree_reap(cache->tree);
+		cache_drop_old_passing(cache);
+		flight_start_all(cache); /* if drops are stuck */
+		cache->options.tick(cache->options.tick_context);
 	}
 	return NULL;
-}
-
-/* --- ranges
- * --------------------------------------------------------------------------------------------------
- */
-
-struct range {
-	struct cache *cache;
-	struct node *node;
-	struct waiter *waiter;
-	struct store_read read;
-	struct store_attr expected;
-	char *path;
-};
-
-static void range_done(struct store_read *read, int rc)
-{
-	struct range *range = (struct range *)((char *)read - offsetof(struct range, read));
-	struct cache *cache = range->cache;
-
-	range->waiter->answer(range->waiter, rc, read->buffer, rc ? 0 : read->got);
-	pthread_mutex_lock(&cache->lock);
-	cache->running--;
-	cache->inflight_bytes -= read->size;
-	cache->stats.backend_reads++;
-	cache->stats.backend_bytes += read->got;
-	cache->stats.fetch_errors += rc != 0;
-	if (rc == -ESTALE)
-		tree_mark_stale(cache->tree, range->node);
-	range->node->dirty = true;
-	if (cache->stopping)
-		pthread_cond_broadcast(&cache->changed);
-	pthread_mutex_unlock(&cache->lock);
-	tree_release(cache->tree, range->node);
-	free(read->buffer);
-	free(range->path);
-	free(range);
-}
-
-void flight_read_range(struct cache *cache, struct node *node, struct waiter *waiter)
-{
-	struct range *range = calloc(1, sizeof(*range));
-	uint64_t left = waiter->offset < node->attr.size ? node->attr.size - waiter->offset : 0;
-
-	if (!range) {
-		waiter->answer(waiter, -ENOMEM, NULL, 0);
-		return;
-	}
-	*range = (struct range){ .cache = cache,
-				 .node = node,
-				 .waiter = waiter,
-				 .expected = node->attr,
-				 .path = node_path(node) };
-	range->read = (struct store_read){ .path = range->path,
-					   .expected = &range->expected,
-					   .offset = waiter->offset,
-					   .size = waiter->size < left ? waiter->size : left,
-					   .done = range_done };
-	range->read.buffer = malloc(range->read.size + 1);
-	node_hold(node);
-	pthread_mutex_lock(&cache->lock);
-	cache->running++;
-	cache->inflight_bytes += range->read.size;
-	pthread_mutex_unlock(&cache->lock);
-	if (range->path && range->read.buffer)
-		store_read(cache->store, &range->read);
-	else
-		range_done(&range->read, -ENOMEM);
 }

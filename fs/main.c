@@ -3,13 +3,17 @@
  * shadefs: begin and end.
  *
  * In the background the parent waits until the mount answers and prints what became of it.
- * A signal first stops the cache, which answers all that wait while there are still threads
- * to take the answers, and only then ends the session.
+ * At the end the cache is stopped first, which answers all that wait while there are still
+ * threads to take the answers, and only then everything is unmounted.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,54 +22,40 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "channel.h"
 #include "front.h"
+#include "guardian.h"
+#include "manifest.h"
+#include "native.h"
+#include "notify.h"
 
-#define DEPTH 64 /* fetches at a time */
+#define DEPTH 64	   /* fetches at a time */
+#define END_S 15	   /* for a clean end */
+#define FLUSHES 3	   /* after news */
+#define SCAN_AGAIN_MS 5000 /* after a scan that failed */
+#define FLUSH_MS 1000	   /* between attempts to have the overlay forget old names */
 
 struct service {
 	struct front front;
-	pthread_t main_thread, signals, scanner, greeter;
-	pthread_mutex_t stop_lock;
-	bool stopped; /* stop_lock */
-	int report;   /* where the parent listens; -1: in front */
+	struct manifest_keeper manifest;
+	pthread_t signals, scanner;
+	sem_t end;     /* posted by whoever knows that it is time */
+	sem_t ended;   /* all is as it should be */
+	char why[512]; /* mode=auto took portable: because of that */
+	int report;    /* where the parent listens; -1: in front */
 };
 
-/* --- the end
- * ------------------------------------------------------------------------------------------ */
+/* --- the end ------------------------------------------------------------------------------------
+ */
 
-static void stop_once(struct service *service)
+static void end(struct front *front)
 {
-	pthread_mutex_lock(&service->stop_lock);
-	if (!service->stopped) {
-		atomic_store(&service->front.stopping, true);
-		cache_stop(service->front.cache);
-		service->stopped = true;
-	}
-	pthread_mutex_unlock(&service->stop_lock);
+	sem_post(&((struct service *)((char *)front - offsetof(struct service, front)))->end);
 }
 
 static void wake_up(int signal)
 {
 	(void)signal;
-}
-
-/* Ends the session when a signal says so. The main thread sends SIGTERM to this one when the
- * session has ended by itself. */
-static void *wait_for_signal(void *argument)
-{
-	struct service *service = argument;
-	sigset_t wanted;
-	int signal;
-
-	sigemptyset(&wanted);
-	sigaddset(&wanted, SIGINT);
-	sigaddset(&wanted, SIGTERM);
-	sigaddset(&wanted, SIGHUP);
-	sigwait(&wanted, &signal);
-	stop_once(service);
-	fuse_session_exit(service->front.session);
-	pthread_kill(service->main_thread, SIGUSR1);
-	return NULL;
 }
 
 static void block_signals(void)
@@ -82,8 +72,24 @@ static void block_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* --- the beginning
- * --------------------------------------------------------------------------------------- */
+/* The main thread sends SIGTERM to this one when it knows already. */
+static void *wait_for_signal(void *argument)
+{
+	struct service *service = argument;
+	sigset_t wanted;
+	int signal;
+
+	sigemptyset(&wanted);
+	sigaddset(&wanted, SIGINT);
+	sigaddset(&wanted, SIGTERM);
+	sigaddset(&wanted, SIGHUP);
+	sigwait(&wanted, &signal);
+	sem_post(&service->end);
+	return NULL;
+}
+
+/* --- the beginning ------------------------------------------------------------------------------
+ */
 
 static void say_size(char *text, size_t room, uint64_t bytes)
 {
@@ -107,31 +113,60 @@ static void close_terminal(void)
 		close(null);
 }
 
-/* Waits until the mount answers, and tells the parent or the terminal. */
-static void *greet(void *argument)
+/* The mount answers: tells the parent or the terminal. */
+static void greet(struct service *service)
 {
-	struct service *service = argument;
 	const struct options *options = &service->front.options;
-	char line[8192], size[32];
-	struct stat stat_buffer;
-	ssize_t written;
-	int length;
+	char size[32], *line = NULL;
+	ssize_t written = 0;
 
-	if (stat(options->mount_point, &stat_buffer))
-		return NULL; /* ended already, and said why */
 	say_size(size, sizeof(size), options->capacity_bytes);
-	length = snprintf(line, sizeof(line),
-			  "%s on %s: capacity %s (%s), policy %s, mode portable\n", options->source,
-			  options->mount_point, size, options->capacity_from, options->policy);
-	written =
-		write(service->report >= 0 ? service->report : STDOUT_FILENO, line, (size_t)length);
+	if (asprintf(&line, "%s on %s: capacity %s (%s), policy %s, mode %s%s%s%s\n",
+		     options->source, options->mount_point, size, options->capacity_from,
+		     options->policy, front_mode(&service->front), *service->why ? " (" : "",
+		     service->why, *service->why ? ")" : "") > 0)
+		/* The parent knows by the 0 at its end that all is well. */
+		written = write(service->report >= 0 ? service->report : STDOUT_FILENO, line,
+				strlen(line) + (service->report >= 0));
 	(void)written;
+	notify_ready(line ? line : "");
+	free(line);
 	if (service->report >= 0) {
 		close(service->report);
 		service->report = -1;
 		close_terminal();
 	}
-	return NULL;
+}
+
+struct audit {
+	uint64_t audited_ms, flushed_ms;
+	unsigned flushes; /* that are due, ghosts or not */
+};
+
+/* In native mode nobody asks whether names are still right: they are looked at in time, so that
+ * none is ever older than `staleness`, and at once if there is doubt. The overlay keeps names
+ * that are in use: it is told again until they are not. It also remembers which names are not
+ * there, and who may enter a directory; what is on its way while it is told, it may take for true
+ * once more, so it is told again. */
+static void audit(struct front *front, struct audit *audit)
+{
+	uint64_t now = cache_now_ms(), staleness = (uint64_t)(front->options.staleness_s * 1000);
+	struct tree *tree = cache_tree(front->cache);
+
+	if (tree_is_doubted(tree) || now - audit->audited_ms > staleness / 8) {
+		(void)tree_refresh(tree, now, staleness / 2, &front->stopping);
+		audit->audited_ms = now;
+		audit->flushed_ms = 0;
+	}
+	if (tree_has_news(tree)) {
+		audit->flushes = FLUSHES;
+		audit->flushed_ms = 0;
+	}
+	if (now - audit->flushed_ms > FLUSH_MS && (audit->flushes || tree_ghosts(tree))) {
+		native_flush(front);
+		audit->flushed_ms = now;
+		audit->flushes -= audit->flushes > 0;
+	}
 }
 
 /* Numbers the samples, now and whenever somebody asks. */
@@ -139,28 +174,47 @@ static void *scan(void *argument)
 {
 	struct service *service = argument;
 	struct front *front = &service->front;
+	struct audit state = { .audited_ms = cache_now_ms() };
+	uint64_t retry_ms = UINT64_MAX; /* when the source may have recovered */
+	bool again = false;
 
+	pthread_setname_np(pthread_self(), "shade-scan");
 	while (!atomic_load(&front->stopping)) {
 		struct timespec moment = { .tv_nsec = 20000000 };
-		int rc;
+		int rc = 0;
 
-		if (!atomic_exchange(&front->scan_wanted, false)) {
+		if (front->native)
+			audit(front, &state);
+		if (!atomic_exchange(&front->scan_wanted, false) && cache_now_ms() < retry_ms) {
 			nanosleep(&moment, NULL);
 			continue;
 		}
-		rc = cache_scan(front->cache, &front->stopping);
-		if (rc && rc != -ECANCELED)
+		retry_ms = UINT64_MAX;
+		if (again)
+			rc = tree_refresh(cache_tree(front->cache), cache_now_ms(), 0,
+					  &front->stopping);
+		again = true;
+		if (!rc)
+			rc = cache_scan(front->cache, &front->stopping);
+		if (rc && rc != -ECANCELED) {
 			log_say(LOG_ERRORS, "scanning %s: %s", front->options.source,
 				strerror(-rc));
+			retry_ms = cache_now_ms() + SCAN_AGAIN_MS;
+		}
+		if (!rc)
+			manifest_save(&service->manifest, cache_tree(front->cache),
+				      &front->stopping);
 	}
 	return NULL;
 }
 
 /* A process that waits tells its parent why it gives up; both exit with 1. */
-__attribute__((noreturn)) static void give_up(struct service *service, const char *what, int rc)
+__attribute__((noreturn)) static void give_up(struct service *service, const char *what, int rc,
+					      const char *why)
 {
 	dprintf(service->report >= 0 ? service->report : STDERR_FILENO, "shadefs: %s: %s\n", what,
-		strerror(-rc));
+		why ? why : strerror(-rc));
+	guardian_stop();
 	exit(1);
 }
 
@@ -171,6 +225,11 @@ static unsigned depth_for_files(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= 4 * DEPTH)
 		return DEPTH;
 	return limit.rlim_cur > 40 ? (unsigned)(limit.rlim_cur - 32) / 2 : 4;
+}
+
+static void tick(void *context)
+{
+	shade_trace_tick(context, false);
 }
 
 static void start_cache(struct service *service)
@@ -185,37 +244,76 @@ static void start_cache(struct service *service)
 		.deadline_ms = (uint64_t)(o->deadline_s * 1000),
 		.depth = depth_for_files(),
 		.policy = o->policy,
+		.tick = tick,
+		.tick_context = front,
 	};
 	int rc = store_open(&front->store, o->source, options.depth);
 
 	if (rc)
-		give_up(service, o->source, rc);
+		give_up(service, o->source, rc, NULL);
 	rc = cache_create(&front->cache, front->store, &options);
 	if (!rc)
 		rc = cache_start(front->cache, &front_kernel, front);
 	if (rc)
-		give_up(service, "starting the cache", rc);
+		give_up(service, "starting the cache", rc, NULL);
+	service->manifest.path = o->manifest;
+	manifest_load(&service->manifest, cache_tree(front->cache));
 }
 
-static void mount_session(struct service *service)
+static void files_ended(void *context)
+{
+	end(context);
+}
+
+static int mount_portable(struct front *front)
+{
+	struct channel_options options = { .ops = front_files_ops(false),
+					   .context = front,
+					   .source = front->options.source,
+					   .mount_point = front->options.mount_point,
+					   .allow_other = front->options.allow_other,
+					   .noexec = front->options.noexec,
+					   .workers = front->options.threads,
+					   .may_wait = front_may_wait,
+					   .ended = files_ended };
+
+	front->files_path = front->options.mount_point;
+	return channel_open(&front->files, &options);
+}
+
+static void mount_all(struct service *service)
 {
 	struct front *front = &service->front;
-	char options[8192];
-	char program[] = "shadefs", flag[] = "-o";
-	char *argv[] = { program, flag, options, NULL };
-	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
+	bool must = !strcmp(front->options.mode, "native");
+	int rc = -ENOTSUP;
 
-	snprintf(options, sizeof(options), "default_permissions,subtype=shadefs,fsname=%.4000s%s",
-		 front->options.source, front->options.allow_other ? ",allow_other" : "");
-	/* Commas would end the name. */
-	for (char *at = strstr(options, "fsname=") + 7; *at; at++)
-		if (*at == ',' && strcmp(at, ",allow_other"))
-			*at = '_';
-	front->session = fuse_session_new(&args, &front_ops, sizeof(front_ops), front);
-	if (!front->session || fuse_session_mount(front->session, front->options.mount_point))
-		give_up(service, front->options.mount_point, errno ? -errno : -EIO);
-	fuse_opt_free_args(&args);
+	if (must || !strcmp(front->options.mode, "auto")) {
+		cache_set_observed(front->cache, true);
+		rc = native_open(front, service->why, sizeof(service->why));
+		if (rc && must)
+			give_up(service, "mode=native", rc, service->why);
+	}
+	if (rc) {
+		cache_set_observed(front->cache, false);
+		rc = mount_portable(front);
+		if (rc)
+			give_up(service, front->options.mount_point, rc, NULL);
+	}
+	guardian_add(front->files_path);
+	if (front->native)
+		guardian_add(front->control_path);
 }
+
+static void unmount_all(struct front *front)
+{
+	if (front->native)
+		native_close(front);
+	else
+		channel_close(front->files);
+}
+
+/* --- serving ------------------------------------------------------------------------------------
+ */
 
 static void start_threads(struct service *service)
 {
@@ -223,54 +321,94 @@ static void start_threads(struct service *service)
 
 	if (!rc)
 		rc = -pthread_create(&service->scanner, NULL, scan, service);
-	if (!rc)
-		rc = -pthread_create(&service->greeter, NULL, greet, service);
-	if (rc)
-		give_up(service, "starting threads", rc);
+	if (rc) {
+		unmount_all(&service->front);
+		give_up(service, "starting threads", rc, NULL);
+	}
 }
 
-/* --- serving
- * ------------------------------------------------------------------------------------------------
- */
+/* Buffers come and go: giving their pages back to the kernel each time costs more than reading
+ * into them. What is kept is part of what `inflight` sets aside. */
+static void keep_memory(const struct options *options)
+{
+	int bytes = options->inflight_bytes < INT_MAX ? (int)options->inflight_bytes : INT_MAX;
+
+	mallopt(M_MMAP_THRESHOLD, 1 << 25);
+	mallopt(M_TRIM_THRESHOLD, bytes);
+}
+
+/* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
+ * mount, and whoever waits for the end of it, need not wait as long. */
+static void *limit_the_end(void *argument)
+{
+	struct service *service = argument;
+	struct front *front = &service->front;
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += END_S;
+	while (sem_timedwait(&service->ended, &until))
+		if (errno == ETIMEDOUT) {
+			log_say(LOG_ERRORS,
+				"the source does not answer: ended without waiting for it");
+			guardian_act();
+			if (front->native)
+				native_abandon(front);
+			else
+				umount2(front->options.mount_point, MNT_DETACH);
+			_exit(1);
+		}
+	return NULL;
+}
 
 static int serve(struct service *service)
 {
 	struct front *front = &service->front;
-	struct fuse_loop_config *config;
-	int rc;
+	pthread_t limit;
+	bool limited;
+
+	keep_memory(&front->options);
 
 	block_signals();
-	service->main_thread = pthread_self();
-	pthread_mutex_init(&service->stop_lock, NULL);
+	sem_init(&service->end, 0, 0);
+	sem_init(&service->ended, 0, 0);
+	pthread_mutex_init(&front->jobs_lock, NULL);
+	pthread_mutex_init(&front->trace_lock, NULL);
 	front->owner = getuid();
+	front->end = end;
 	atomic_store(&front->scan_wanted, true);
+	(void)guardian_start(); /* without it a killed daemon may keep its readers waiting */
 	start_cache(service);
-	mount_session(service);
+	mount_all(service);
 	start_threads(service);
+	greet(service);
 
-	config = fuse_loop_cfg_create();
-	fuse_loop_cfg_set_max_threads(config, front->options.threads);
-	fuse_loop_cfg_set_idle_threads(config, front->options.threads);
-	rc = fuse_session_loop_mt(front->session, config);
-	fuse_loop_cfg_destroy(config);
-
+	while (sem_wait(&service->end))
+		;
+	notify_stopping();
+	atomic_store(&front->stopping, true);
+	limited = !pthread_create(&limit, NULL, limit_the_end, service);
+	cache_stop(front->cache);
+	shade_trace_tick(front, true);
+	unmount_all(front);
+	shade_close_all(front);
 	pthread_kill(service->signals, SIGTERM);
 	pthread_join(service->signals, NULL);
 	pthread_join(service->scanner, NULL);
-	pthread_join(service->greeter, NULL);
-	fuse_session_unmount(front->session);
-	fuse_session_destroy(front->session);
 	store_close(front->store);
+	sem_post(&service->ended);
+	if (limited)
+		pthread_join(limit, NULL);
 	cache_destroy(front->cache);
-	free(front->options.source);
-	free(front->options.mount_point);
-	return rc < 0 ? 1 : 0;
+	options_free(&front->options);
+	guardian_stop();
+	return 0;
 }
 
 /* What the child reports is what the user sees; the mount answers if it is no error. */
 static int wait_for_child(int report)
 {
-	char text[8192];
+	static char text[16384]; /* two paths fit */
 	size_t length = 0;
 	ssize_t got;
 	bool failed;
@@ -279,7 +417,7 @@ static int wait_for_child(int report)
 	       (got = read(report, text + length, sizeof(text) - 1 - length)) > 0)
 		length += (size_t)got;
 	text[length] = 0;
-	failed = !length || !strncmp(text, "shadefs: ", 9);
+	failed = !memchr(text, 0, length); /* others may have spoken before the daemon did */
 	if (!length)
 		fputs("shadefs: the mount did not come up\n", stderr);
 	fputs(text, failed ? stderr : stdout);
@@ -292,6 +430,7 @@ int main(int argc, char **argv)
 	int report[2];
 	pid_t child;
 
+	native_clean_up();
 	options_parse(&service.front.options, argc, argv);
 	if (service.front.options.foreground) {
 		log_setup(service.front.options.log, false);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The FUSE handlers of the portable mode: decode, call, answer exactly once.
+ * The FUSE handlers of the source's files: decode, call, answer exactly once.
  *
  * A node is one version of a file, so what the kernel has cached of it is always right and
  * every open keeps it (FOPEN_KEEP_CACHE). An open of a version that the source does not
@@ -8,12 +8,14 @@
  * opens the new version, unnoticed by the caller.
  */
 #include <errno.h>
+#include <linux/fuse.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "channel.h"
 #include "front.h"
 
 static struct front *front_of(fuse_req_t req)
@@ -34,10 +36,8 @@ static fuse_ino_t ino_of(const struct node *node)
 /* --- names and attributes
  * ------------------------------------------------------------------------- */
 
-static struct stat stat_of(const struct node *node)
+static struct stat stat_from(const struct store_attr *attr)
 {
-	const struct store_attr *attr = &node->attr;
-
 	return (struct stat){
 		.st_ino = attr->ino,
 		.st_mode = attr->mode,
@@ -53,34 +53,62 @@ static struct stat stat_of(const struct node *node)
 	};
 }
 
-static struct fuse_entry_param entry_of(const struct front *front, const struct node *node)
+/* In native mode the kernel is told of changes: an overlay cannot cope with names that become
+ * others by themselves. */
+static double timeout_of(const struct front *front)
+{
+	return front->native ? 1e9 : front->options.staleness_s;
+}
+
+static struct fuse_entry_param entry_of(const struct front *front, const struct node *node,
+					const struct store_attr *attr)
 {
 	return (struct fuse_entry_param){ .ino = ino_of(node),
-					  .attr = stat_of(node),
-					  .attr_timeout = front->options.staleness_s,
-					  .entry_timeout = front->options.staleness_s };
+					  /* observe.c finds the node by it; 0: no slot. */
+					  .generation = (uint32_t)(node_slot(node) + 1),
+					  .attr = stat_from(attr),
+					  .attr_timeout = timeout_of(front),
+					  .entry_timeout = timeout_of(front) };
+}
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
 static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct front *front = front_of(req);
 	struct fuse_entry_param entry;
+	struct store_attr attr;
 	struct node *node;
+	unsigned turn;
 	int rc;
 
-	if (shade_owns(parent) || (parent == FUSE_ROOT_ID && !strcmp(name, ".shade"))) {
-		shade_lookup(front, req, parent, name);
+	/* Somebody has a file's handle, and the kernel has forgotten the file. So may we. */
+	if (is_dots(name)) {
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
+	if (shade_owns(parent) || (parent == FUSE_ROOT_ID && !strcmp(name, TREE_TAKEN))) {
+		/* In native mode it is only where the other connection is mounted. */
+		if (shade_owns(parent) && front->native)
+			fuse_reply_err(req, ENOENT);
+		else
+			shade_lookup(front, req, parent, name);
 		return;
 	}
 	rc = tree_lookup(cache_tree(front->cache), node_of(front, parent), name, cache_now_ms(),
-			 &node);
+			 !channel_is_prompt(), &node, &turn);
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	entry = entry_of(front, node);
+	tree_get_attr(cache_tree(front->cache), node, &attr);
+	entry = entry_of(front, node, &attr);
 	if (fuse_reply_entry(req, &entry) == -ENOENT)
 		cache_forget(front->cache, node, 1); /* interrupted: the kernel did not take it */
+	tree_replied(cache_tree(front->cache), turn);
 }
 
 static void forget_one(struct front *front, fuse_ino_t ino, uint64_t count)
@@ -105,6 +133,7 @@ static void do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct front *front = front_of(req);
+	struct store_attr attr;
 	struct stat stat;
 
 	(void)fi;
@@ -112,8 +141,9 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		shade_getattr(front, req, ino);
 		return;
 	}
-	stat = stat_of(node_of(front, ino));
-	fuse_reply_attr(req, &stat, front->options.staleness_s);
+	tree_get_attr(cache_tree(front->cache), node_of(front, ino), &attr);
+	stat = stat_from(&attr);
+	fuse_reply_attr(req, &stat, timeout_of(front));
 }
 
 static void do_readlink(fuse_req_t req, fuse_ino_t ino)
@@ -172,16 +202,19 @@ static bool add_name(struct dir_reply *reply, const char *name,
 static bool add_child(void *context, struct node *child, uint32_t index)
 {
 	struct dir_reply *reply = context;
-	struct fuse_entry_param entry = entry_of(reply->front, child);
+	struct fuse_entry_param entry = entry_of(reply->front, child, &child->attr);
 
 	return add_name(reply, child->name, &entry, (off_t)index + 3);
 }
 
 static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offset)
 {
-	/* Without an inode number of its own the kernel does not count it as looked up. */
-	struct fuse_entry_param dot = { .attr = stat_of(dir) };
+	struct store_attr attr;
+	struct fuse_entry_param dot;
 
+	tree_get_attr(cache_tree(reply->front->cache), dir, &attr);
+	/* Without an inode number of its own the kernel does not count it as looked up. */
+	dot = (struct fuse_entry_param){ .attr = stat_from(&attr) };
 	return (offset > 0 || add_name(reply, ".", &dot, 1)) &&
 	       (offset > 1 || add_name(reply, "..", &dot, 2));
 }
@@ -190,25 +223,32 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 {
 	struct front *front = front_of(req);
 	struct dir_reply reply = { .front = front, .req = req, .plus = plus, .size = size };
+	unsigned turn = 0;
+	bool told = false;
 	struct node *dir;
 	int rc = 0;
 
 	if (shade_owns(ino)) {
-		shade_readdir(front, req, size, offset, plus);
+		if (front->native)
+			fuse_reply_buf(req, NULL, 0);
+		else
+			shade_readdir(front, req, ino, size, offset, plus);
 		return;
 	}
 	dir = node_of(front, ino);
 	reply.buffer = malloc(size);
 	if (!reply.buffer)
 		rc = -ENOMEM;
-	else if (add_dots(&reply, dir, offset))
+	else if ((told = add_dots(&reply, dir, offset)))
 		rc = tree_children(cache_tree(front->cache), dir,
-				   offset > 2 ? (uint32_t)offset - 2 : 0, cache_now_ms(), plus,
-				   add_child, &reply);
+				   offset > 2 ? (uint32_t)offset - 2 : 0, cache_now_ms(),
+				   !channel_is_prompt(), plus, add_child, &reply, &turn);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
 		fuse_reply_buf(req, reply.buffer, reply.used);
+	if (!rc && told)
+		tree_replied(cache_tree(front->cache), turn);
 	free(reply.buffer);
 }
 
@@ -232,13 +272,9 @@ static void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct front *front = front_of(req);
 
 	if (!shade_owns(ino)) {
-		struct node *dir = node_of(front, ino);
-		uint64_t checked = __atomic_load_n(&dir->checked_ms, __ATOMIC_RELAXED);
-
 		fi->cache_readdir = 1;
-		fi->keep_cache = dir->children && dir->listed_ms == checked &&
-				 cache_now_ms() - checked <= front->options.staleness_s * 1000;
-		dir->listed_ms = checked;
+		fi->keep_cache = tree_begin_listing(cache_tree(front->cache), node_of(front, ino),
+						    cache_now_ms());
 	}
 	fuse_reply_open(req, fi);
 }
@@ -384,7 +420,7 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 		     size_t out_size)
 {
 	(void)arg, (void)flags, (void)out_size;
-	if (shade_owns(ino) && ino != SHADE_DIR_INO)
+	if (shade_owns(ino) && !shade_is_dir(ino))
 		shade_ioctl(front_of(req), req, cmd, in, in_size, fi);
 	else
 		fuse_reply_err(req, ENOTTY);
@@ -396,12 +432,9 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 static void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int what,
 		       struct fuse_file_info *fi)
 {
-	(void)attr;
-	(void)fi;
-	/* `> .shade/control` truncates it first. */
-	if (shade_owns(ino) &&
-	    !(what & ~(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME)))
-		shade_getattr(front_of(req), req, ino);
+	(void)attr, (void)fi;
+	if (shade_owns(ino))
+		shade_setattr(front_of(req), req, ino, what);
 	else
 		fuse_reply_err(req, EROFS);
 }
@@ -414,8 +447,19 @@ static void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
 static void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	(void)parent, (void)name, (void)mode;
-	fuse_reply_err(req, EROFS);
+	(void)mode;
+	if (shade_owns(parent))
+		shade_mkdir(front_of(req), req, parent, name);
+	else
+		fuse_reply_err(req, EROFS);
+}
+
+static void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	if (shade_owns(parent))
+		shade_rmdir(front_of(req), req, parent, name);
+	else
+		fuse_reply_err(req, EROFS);
 }
 
 static void do_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -455,16 +499,22 @@ static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 
 static void do_init(void *context, struct fuse_conn_info *conn)
 {
-	(void)context;
+	const struct front *front = context;
+
 	conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_SPLICE_READ |
 				  FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
 				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_EXPLICIT_INVAL_DATA);
-	conn->max_background = 128;
-	conn->congestion_threshold = 96;
+	/* The overlay makes handles of files, by which their accesses are told. */
+	if (front->native)
+		conn->want |= conn->capable & FUSE_CAP_EXPORT_SUPPORT;
+	/* The kernel keeps back what is more. A READ that is kept back has its folios locked, and
+	 * storing a file waits for those: it must not be behind READs that wait for other files. */
+	conn->max_background = UINT16_MAX;
+	conn->congestion_threshold = UINT16_MAX;
 }
 
-const struct fuse_lowlevel_ops front_ops = {
+static const struct fuse_lowlevel_ops files_ops = {
 	.init = do_init,
 	.lookup = do_lookup,
 	.forget = do_forget,
@@ -484,27 +534,82 @@ const struct fuse_lowlevel_ops front_ops = {
 	.mknod = do_mknod,
 	.mkdir = do_mkdir,
 	.unlink = do_remove,
-	.rmdir = do_remove,
+	.rmdir = do_rmdir,
 	.symlink = do_symlink,
 	.rename = do_rename,
 	.link = do_link,
 	.create = do_create,
 };
 
-static int kernel_store(void *context, struct node *node, const void *data, size_t size)
+/* The kernel remembers that, and does not ask again: a hit costs no round trip. */
+static void refuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino, (void)fi;
+	fuse_reply_err(req, ENOSYS);
+}
+
+const struct fuse_lowlevel_ops *front_files_ops(bool native)
+{
+	static struct fuse_lowlevel_ops without_opens;
+
+	without_opens = files_ops;
+	without_opens.open = without_opens.opendir = refuse_open;
+	return native ? &without_opens : &files_ops;
+}
+
+bool front_may_wait(void *context, uint32_t opcode, uint64_t ino)
+{
+	struct front *front = context;
+
+	switch (opcode) {
+	case FUSE_LOOKUP:
+	case FUSE_READDIR:
+	case FUSE_READDIRPLUS:
+		return shade_owns(ino) || !tree_is_current(cache_tree(front->cache),
+							   node_of(front, ino), cache_now_ms());
+	case FUSE_OPEN:
+	case FUSE_READ:
+	case FUSE_RELEASE:
+	case FUSE_IOCTL:
+		return shade_owns(ino);
+	case FUSE_GETATTR:
+	case FUSE_OPENDIR:
+	case FUSE_RELEASEDIR:
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+	case FUSE_INIT:
+	case FUSE_DESTROY:
+		return false;
+	default:
+		return true;
+	}
+}
+
+static int kernel_store(void *context, struct node *node, const void *data, size_t size,
+			uint64_t offset)
 {
 	struct front *front = context;
 	struct fuse_bufvec buffer = FUSE_BUFVEC_INIT(size);
 
 	buffer.buf[0].mem = (void *)data;
-	return fuse_lowlevel_notify_store(front->session, ino_of(node), 0, &buffer, 0);
+	return fuse_lowlevel_notify_store(channel_session(front->files), ino_of(node),
+					  (off_t)offset, &buffer, 0);
 }
 
 static int kernel_drop(void *context, struct node *node)
 {
 	struct front *front = context;
 
-	return fuse_lowlevel_notify_inval_inode(front->session, ino_of(node), 0, 0);
+	if (atomic_load(&node->stale) || node_is_dir(node))
+		tree_wait_for_replies(cache_tree(front->cache));
+	/* Asked for again, it comes with who may enter it. */
+	if ((atomic_exchange(&node->entry_changed, false) || atomic_load(&node->stale)) &&
+	    node->parent)
+		(void)fuse_lowlevel_notify_inval_entry(channel_session(front->files),
+						       ino_of(node->parent), node->name,
+						       strlen(node->name));
+	return fuse_lowlevel_notify_inval_inode(channel_session(front->files), ino_of(node), 0, 0);
 }
 
 /* Asks for the file through the mount itself, like anybody. */
@@ -515,7 +620,7 @@ static int kernel_introduce(void *context, struct node *node)
 	struct stat stat;
 	int rc = 0;
 
-	if (!below || asprintf(&path, "%s/%s", front->options.mount_point, below) < 0)
+	if (!below || asprintf(&path, "%s/%s", front->files_path, below) < 0)
 		rc = -ENOMEM;
 	else if (lstat(path, &stat))
 		rc = -errno;

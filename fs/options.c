@@ -3,12 +3,16 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "control_parse.h"
@@ -57,7 +61,8 @@ static uint64_t read_limit(const char *path)
 }
 
 /* Of the cgroup that this process is in: version 2 has one hierarchy, "0::/path"; version 1
- * names the controller. Limits of the parents count, too. */
+ * names the controller. Limits of the parents count, too. A container may see the names of outside
+ * and only its own part of the files: its limit is then at the root. */
 static uint64_t cgroup_limit(void)
 {
 	FILE *file = fopen("/proc/self/cgroup", "r");
@@ -72,13 +77,13 @@ static uint64_t cgroup_limit(void)
 		if (!path || (!v2 && !strstr(controllers, "memory")))
 			continue;
 		path[strcspn(path, "\n")] = 0;
-		for (path++; *path; *strrchr(path, '/') = 0) {
+		for (char *end = path++; end; end = strrchr(path, '/')) {
 			char limit[8192];
 			uint64_t value;
 
+			*end = 0;
 			snprintf(limit, sizeof(limit), "/sys/fs/cgroup%s%s/%s", v2 ? "" : "/memory",
-				 strcmp(path, "/") ? path : "",
-				 v2 ? "memory.max" : "memory.limit_in_bytes");
+				 path, v2 ? "memory.max" : "memory.limit_in_bytes");
 			value = read_limit(limit);
 			least = value < least ? value : least;
 		}
@@ -97,12 +102,7 @@ uint64_t options_memory(const char **which)
 	return limit < ram ? limit : ram;
 }
 
-/* --- the table -----------------------------------------------------------------------------------
- */
-
-struct raw {
-	const char *capacity, *inflight, *prefetch; /* they depend on each other */
-};
+/* --- the values of each option --------------------------------------------------------------- */
 
 static double seconds(const char *name, const char *text)
 {
@@ -114,14 +114,20 @@ static double seconds(const char *name, const char *text)
 	return value;
 }
 
-static void set_threads(struct options *options, const char *text)
+/* Sizes depend on each other: complete_sizes() looks at them when all are known. */
+static void set_capacity(struct options *options, const char *text)
 {
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
+	options->raw.capacity = text;
+}
 
-	if (!isdigit((unsigned char)*text) || *end || value < 1 || value > 1024)
-		fail("option threads takes a number from 1 to 1024, not '%s'", text);
-	options->threads = (unsigned)value;
+static void set_inflight(struct options *options, const char *text)
+{
+	options->raw.inflight = text;
+}
+
+static void set_prefetch(struct options *options, const char *text)
+{
+	options->raw.prefetch = text;
 }
 
 static void set_policy(struct options *options, const char *text)
@@ -136,11 +142,45 @@ static void set_policy(struct options *options, const char *text)
 
 static void set_mode(struct options *options, const char *text)
 {
-	if (!strcmp(text, "native"))
-		fail("option mode: native is not there yet; use portable or auto");
-	if (strcmp(text, "auto") && strcmp(text, "portable"))
-		fail("option mode takes auto or portable, not '%s'", text);
+	if (strcmp(text, "auto") && strcmp(text, "portable") && strcmp(text, "native"))
+		fail("option mode takes auto, native or portable, not '%s'", text);
 	options->mode = text;
+}
+
+static void set_threads(struct options *options, const char *text)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (!isdigit((unsigned char)*text) || *end || value < 1 || value > 1024)
+		fail("option threads takes a number from 1 to 1024, not '%s'", text);
+	options->threads = (unsigned)value;
+}
+
+static void set_manifest(struct options *options, const char *text)
+{
+	if (!*text)
+		fail("option manifest takes the name of a file");
+	free(options->manifest);
+	/* In the background the working directory is another. */
+	if (*text == '/')
+		options->manifest = strdup(text);
+	else if (asprintf(&options->manifest, "%s/%s", options->directory, text) < 0)
+		options->manifest = NULL;
+	if (!options->manifest)
+		fail("out of memory");
+}
+
+static void set_staleness(struct options *options, const char *text)
+{
+	options->staleness_s = seconds("staleness", text);
+}
+
+static void set_deadline(struct options *options, const char *text)
+{
+	options->deadline_s = seconds("deadline", text);
+	if (options->deadline_s <= 0)
+		fail("option deadline takes more than 0 seconds");
 }
 
 static void set_group(struct options *options, const char *text)
@@ -153,75 +193,173 @@ static void set_group(struct options *options, const char *text)
 	options->group = group->gr_gid;
 }
 
+static void set_allow_other(struct options *options, const char *text)
+{
+	(void)text;
+	options->allow_other = true;
+}
+
 static void set_log(struct options *options, const char *text)
 {
 	if (log_level_find(text, &options->log))
 		fail("option log takes error, warning, info or debug, not '%s'", text);
 }
 
-/* What mount(8) passes along and means nothing to a filesystem like this. */
+/* --- the table ------------------------------------------------------------------------------- */
+
+#define SHOW(name, format, value)                                                                  \
+	static void show_##name(const struct options *o, FILE *out)                                \
+	{                                                                                          \
+		fprintf(out, format, value);                                                       \
+	}
+
+SHOW(capacity, "%llu", (unsigned long long)o->capacity_bytes)
+SHOW(inflight, "%llu", (unsigned long long)o->inflight_bytes)
+SHOW(prefetch, "%llu", (unsigned long long)o->prefetch_bytes)
+SHOW(policy, "%s", o->policy)
+SHOW(mode, "%s", o->mode)
+SHOW(threads, "%u", o->threads)
+SHOW(manifest, "%s", o->manifest ? o->manifest : "-")
+SHOW(staleness, "%g", o->staleness_s)
+SHOW(deadline, "%g", o->deadline_s)
+SHOW(group, "%s", o->group_name ? o->group_name : "-")
+SHOW(allow_other, "%d", o->allow_other)
+SHOW(log, "%s", log_level_name(o->log))
+
+static const struct row {
+	const char *name;
+	const char *value; /* in --help; NULL: takes none */
+	void (*set)(struct options *options, const char *text);
+	void (*show)(const struct options *options, FILE *out);
+	const char *help[2];
+} rows[] = {
+	{ "capacity",
+	  "SIZE|N%",
+	  set_capacity,
+	  show_capacity,
+	  { "memory for files: 8G, or a share of RAM or of the cgroup's",
+	    "limit, whichever is less (default 40%)" } },
+	{ "inflight",
+	  "SIZE|N%",
+	  set_inflight,
+	  show_inflight,
+	  { "the part of it for files on their way (default a quarter of",
+	    "the capacity, at most 256M)" } },
+	{ "prefetch",
+	  "SIZE|N%",
+	  set_prefetch,
+	  show_prefetch,
+	  { "files fetched ahead of a known order, at most (default half)" } },
+	{ "policy", "NAME", set_policy, show_policy, { "who stays, see below (default shade)" } },
+	{ "mode",
+	  "MODE",
+	  set_mode,
+	  show_mode,
+	  { "native (root), portable, or auto: native where it can be", "(default auto)" } },
+	{ "threads",
+	  "N",
+	  set_threads,
+	  show_threads,
+	  { "requests that may wait for the source at a time (default 64)" } },
+	{ "manifest",
+	  "FILE",
+	  set_manifest,
+	  show_manifest,
+	  { "where the list of files is kept from mount to mount" } },
+	{ "staleness",
+	  "SECONDS",
+	  set_staleness,
+	  show_staleness,
+	  { "how old what is known of the source may be (default 3600)" } },
+	{ "deadline",
+	  "SECONDS",
+	  set_deadline,
+	  show_deadline,
+	  { "how long a file may take to be fetched (default 30)" } },
+	{ "group",
+	  "NAME",
+	  set_group,
+	  show_group,
+	  { "who may use .shade besides the user who mounts" } },
+	{ "allow_other",
+	  NULL,
+	  set_allow_other,
+	  show_allow_other,
+	  { "other users may read, as far as permissions let them" } },
+	{ "log",
+	  "LEVEL",
+	  set_log,
+	  show_log,
+	  { "error, warning, info or debug (default warning)" } },
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* What mount(8) passes along and means nothing to a filesystem that cannot be written and in which
+ * there are neither devices nor set-user-ID programs. */
 static bool is_ignored(const char *name)
 {
-	static const char *const ignored[] = { "ro",	  "rw",	      "dev",	"nodev",
-					       "suid",	  "nosuid",   "exec",	"noexec",
-					       "auto",	  "noauto",   "user",	"nouser",
-					       "users",	  "_netdev",  "nofail", "defaults",
-					       "noatime", "relatime", "async" };
+	static const char *const ignored[] = {
+		"ro",	      "rw",	    "dev",	   "nodev",	    "suid",
+		"nosuid",     "exec",	    "auto",	   "noauto",	    "user",
+		"nouser",     "users",	    "owner",	   "_netdev",	    "nofail",
+		"defaults",   "atime",	    "noatime",	   "diratime",	    "nodiratime",
+		"relatime",   "norelatime", "strictatime", "nostrictatime", "lazytime",
+		"nolazytime", "sync",	    "async",	   "dirsync",	    "mand",
+		"nomand",     "iversion",   "noiversion",  "nosymfollow",   "silent",
+		"loud"
+	};
 
 	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
 		if (!strcmp(ignored[i], name))
 			return true;
-	return !strncmp(name, "x-", 2);
+	return !strncmp(name, "x-", 2) || !strncmp(name, "comment=", 8);
 }
 
-static void set_option(struct options *options, struct raw *raw, char *name, const char *value)
+static void set_option(struct options *options, char *item)
 {
-	if (!strcmp(name, "allow_other") && !value)
-		options->allow_other = true;
-	else if (is_ignored(name) && !value)
+	char *value = strchr(item, '=');
+
+	if (!*item || is_ignored(item))
 		return;
-	else if (!value)
-		fail("option %s is unknown, or needs a value", name);
-	else if (!strcmp(name, "capacity"))
-		raw->capacity = value;
-	else if (!strcmp(name, "inflight"))
-		raw->inflight = value;
-	else if (!strcmp(name, "prefetch"))
-		raw->prefetch = value;
-	else if (!strcmp(name, "policy"))
-		set_policy(options, value);
-	else if (!strcmp(name, "mode"))
-		set_mode(options, value);
-	else if (!strcmp(name, "threads"))
-		set_threads(options, value);
-	else if (!strcmp(name, "staleness"))
-		options->staleness_s = seconds(name, value);
-	else if (!strcmp(name, "deadline"))
-		options->deadline_s = seconds(name, value);
-	else if (!strcmp(name, "group"))
-		set_group(options, value);
-	else if (!strcmp(name, "log"))
-		set_log(options, value);
-	else if (strncmp(name, "x-", 2))
-		fail("option %s is unknown; shadefs --help lists them", name);
-}
-
-static void set_options(struct options *options, struct raw *raw, char *list)
-{
-	char *item;
-
-	while ((item = strsep(&list, ","))) {
-		char *value = strchr(item, '=');
-
-		if (value)
-			*value++ = 0;
-		if (*item)
-			set_option(options, raw, item, value);
+	if (!strcmp(item, "noexec")) {
+		options->noexec = true;
+		return;
 	}
+	if (value)
+		*value++ = 0;
+	for (size_t i = 0; i < ROWS; i++) {
+		if (strcmp(rows[i].name, item))
+			continue;
+		if (rows[i].value && (!value || !*value))
+			fail("option %s needs a value: %s=%s", item, item, rows[i].value);
+		if (!rows[i].value && value)
+			fail("option %s takes no value", item);
+		options->given |= 1u << i;
+		rows[i].set(options, value);
+		return;
+	}
+	if (!options->sloppy)
+		fail("option %s is unknown; shadefs --help lists them", item);
 }
 
-/* --- defaults and sense
- * ---------------------------------------------------------------------------- */
+/* Of a copy, so that ps(1) shows the command as it was given. Values stay in use. */
+static void set_options(struct options *options, const char *text)
+{
+	struct option_text *copy = malloc(sizeof(*copy) + strlen(text) + 1);
+	char *rest, *item;
+
+	if (!copy)
+		fail("out of memory");
+	strcpy(copy->text, text);
+	copy->next = options->texts;
+	options->texts = copy;
+	rest = copy->text;
+	while ((item = strsep(&rest, ",")))
+		set_option(options, item);
+}
+
+/* --- defaults and sense ----------------------------------------------------------------------- */
 
 static void size_option(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
 {
@@ -229,79 +367,171 @@ static void size_option(const char *name, const char *text, uint64_t whole, uint
 		fail("option %s takes a size (8G, 512M) or a share (40%%), not '%s'", name, text);
 }
 
-static void complete_sizes(struct options *options, const struct raw *raw)
+static void complete_sizes(struct options *options)
 {
+	const char *capacity = options->raw.capacity;
 	uint64_t memory = options_memory(&options->capacity_from);
 
 	options->capacity_bytes = memory / 5 * 2;
-	size_option("capacity", raw->capacity, memory, &options->capacity_bytes);
-	if (raw->capacity && raw->capacity[strlen(raw->capacity) - 1] != '%')
+	size_option("capacity", capacity, memory, &options->capacity_bytes);
+	if (capacity && capacity[strlen(capacity) - 1] != '%')
 		options->capacity_from = "option";
 	if (options->capacity_bytes < MEGABYTE)
 		fail("option capacity is less than 1M");
 	options->inflight_bytes = options->capacity_bytes / 4;
 	if (options->inflight_bytes > 256 * MEGABYTE)
 		options->inflight_bytes = 256 * MEGABYTE;
-	size_option("inflight", raw->inflight, options->capacity_bytes, &options->inflight_bytes);
+	size_option("inflight", options->raw.inflight, options->capacity_bytes,
+		    &options->inflight_bytes);
 	if (options->inflight_bytes > options->capacity_bytes / 2)
 		fail("option inflight is more than half of the capacity");
 	options->prefetch_bytes = (options->capacity_bytes - options->inflight_bytes) / 2;
-	size_option("prefetch", raw->prefetch, options->capacity_bytes, &options->prefetch_bytes);
+	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
+		    &options->prefetch_bytes);
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t length = strlen(dir);
+
+	return !strncmp(path, dir, length) && (path[length] == '/' || length == 1);
+}
+
+/* A daemon that was killed leaves a mount that only gives errors; it makes way. Attributes may be
+ * remembered, so that only a question to the file system itself tells. */
+static void clear_mount_point(const char *path)
+{
+	struct statfs stat_buffer;
+	char *control;
+
+	if (statfs(path, &stat_buffer)) {
+		if (errno == ENOTCONN && umount2(path, MNT_DETACH))
+			fail("mount point %s: its daemon is dead; say fusermount3 -u %s", path,
+			     path);
+		return;
+	}
+	if (asprintf(&control, "%s/.shade/control", path) < 0)
+		fail("out of memory");
+	if (!access(control, F_OK))
+		fail("mount point %s has a mount of shadefs already", path);
+	free(control);
+}
+
+static char *real_directory(const char *what, const char *path)
+{
+	char *real = realpath(path, NULL);
+	struct stat stat_buffer;
+
+	if (!real)
+		fail("%s %s: %s", what, path, strerror(errno));
+	if (stat(real, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
+		fail("%s %s is not a directory", what, path);
+	return real;
+}
+
+/* It is written when nobody looks any more, so what can be said is said now. */
+static void check_manifest(const struct options *options)
+{
+	const char *path = options->manifest;
+	struct stat stat_buffer;
+	char *dir, *real;
+
+	if (!path)
+		return;
+	dir = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
+	real = dir ? realpath(dir, NULL) : NULL;
+	if (!real)
+		fail("option manifest: the directory of %s: %s", path, strerror(errno));
+	if (!stat(path, &stat_buffer) && S_ISDIR(stat_buffer.st_mode))
+		fail("option manifest: %s is a directory", path);
+	if (!strcmp(real, options->source) || is_below(real, options->source))
+		fail("option manifest: %s is in the source, which is never written", path);
+	if (!strcmp(real, options->mount_point) || is_below(real, options->mount_point))
+		fail("option manifest: %s is below the mount point", path);
+	free(real);
+	free(dir);
 }
 
 static void complete_paths(struct options *options, const char *source, const char *mount_point)
 {
-	struct stat stat_buffer;
-
-	options->source = realpath(source, NULL);
-	if (!options->source)
-		fail("source %s: %s", source, strerror(errno));
-	if (stat(options->source, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
-		fail("source %s is not a directory", source);
-	options->mount_point = realpath(mount_point, NULL);
-	if (!options->mount_point)
-		fail("mount point %s: %s", mount_point, strerror(errno));
-	if (stat(options->mount_point, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
-		fail("mount point %s is not a directory", mount_point);
+	options->source = real_directory("source", source);
+	if (!options->fake)
+		clear_mount_point(mount_point);
+	options->mount_point = real_directory("mount point", mount_point);
 	if (!strcmp(options->source, options->mount_point))
 		fail("source and mount point are the same");
+	/* The daemon would wait for itself. */
+	if (is_below(options->source, options->mount_point))
+		fail("source %s is below the mount point %s", source, mount_point);
+	/* It would be a part of itself, without end. */
+	if (is_below(options->mount_point, options->source))
+		fail("mount point %s is below the source %s", mount_point, source);
+	check_manifest(options);
 }
+
+/* --- the command line ---------------------------------------------------------------------------
+ */
 
 static void print_help(void)
 {
-	fputs("usage: shadefs [-f] [-o OPTION[,OPTION...]] SOURCE MOUNTPOINT\n"
-	      "       shadefs --help | --version\n"
-	      "\n"
-	      "A read-only view of SOURCE whose files are kept in memory by importance.\n"
-	      "  -f                  stay in front\n"
-	      "\n"
-	      "options:\n"
-	      "  capacity=SIZE|N%    memory for files: 8G, or a share of RAM or of the cgroup's\n"
-	      "                      limit, whichever is less (default 40%)\n"
-	      "  inflight=SIZE|N%    the part of it for files on their way (default a quarter of\n"
-	      "                      the capacity, at most 256M)\n"
-	      "  prefetch=SIZE|N%    files fetched ahead of a known order, at most (default half)\n"
-	      "  policy=NAME         who stays, see below (default shade)\n"
-	      "  mode=MODE           auto or portable (default auto)\n"
-	      "  threads=N           threads that answer the kernel (default 8)\n"
-	      "  staleness=SECONDS   how old what is known of the source may be (default 3600)\n"
-	      "  deadline=SECONDS    how long a file may take to be fetched (default 30)\n"
-	      "  group=NAME          who may use .shade besides the user who mounts\n"
-	      "  allow_other         other users may read, as far as permissions let them\n"
-	      "  log=LEVEL           error, warning, info or debug (default warning)\n"
-	      "\n"
-	      "policies:\n",
-	      stdout);
+	puts("usage: shadefs [-f] [-o OPTION[,OPTION...]] SOURCE MOUNTPOINT\n"
+	     "       shadefs --help | --version\n"
+	     "\n"
+	     "A read-only view of SOURCE whose files are kept in memory by importance.\n"
+	     "  -f                  stay in front\n"
+	     "\n"
+	     "options:");
+	for (size_t i = 0; i < ROWS; i++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "%s%s%s", rows[i].name, rows[i].value ? "=" : "",
+			 rows[i].value ? rows[i].value : "");
+		printf("  %-19s %s\n", left, rows[i].help[0]);
+		if (rows[i].help[1])
+			printf("  %-19s %s\n", "", rows[i].help[1]);
+	}
+	puts("\npolicies:");
 	for (unsigned i = 0; sched_policy_name(i); i++)
 		printf("  %-19s %s\n", sched_policy_name(i), sched_policy_summary(i));
 }
 
-void options_parse(struct options *options, int argc, char **argv)
+/* For mount -N: into the mount namespace that a file stands for. */
+static void enter_namespace(const char *path)
 {
-	struct raw raw = { 0 };
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || setns(fd, CLONE_NEWNS))
+		fail("namespace %s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* mount(8) calls us as mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE].
+ * Its -f means that everything is to be done but the mount. */
+static void take_flags(struct options *options, int argc, char **argv)
+{
+	const char *name = strrchr(argv[0], '/');
+	bool by_mount = !strncmp(name ? name + 1 : argv[0], "mount.", 6);
 	int c;
 
-	*options = (struct options){ .threads = 8,
+	while ((c = getopt(argc, argv, by_mount ? "fnsvN:o:t:" : "fnsvo:")) != -1) {
+		if (c == 'f' && by_mount)
+			options->fake = true;
+		else if (c == 'f')
+			options->foreground = true;
+		else if (c == 's' && by_mount)
+			options->sloppy = true;
+		else if (c == 'N')
+			enter_namespace(optarg);
+		else if (c == 'o')
+			set_options(options, optarg);
+		else if (c == '?')
+			exit(1);
+	}
+}
+
+void options_parse(struct options *options, int argc, char **argv)
+{
+	*options = (struct options){ .threads = 64,
 				     .staleness_s = 3600,
 				     .deadline_s = 30,
 				     .policy = sched_policy_name(0),
@@ -315,45 +545,41 @@ void options_parse(struct options *options, int argc, char **argv)
 		puts("shadefs " SHADE_VERSION);
 		exit(0);
 	}
-	/* mount(8) puts options last and adds -s, -n and -v as it likes. */
-	while ((c = getopt(argc, argv, "fo:nsv")) != -1) {
-		if (c == 'f')
-			options->foreground = true;
-		else if (c == 'o')
-			set_options(options, &raw, optarg);
-		else if (c == '?')
-			exit(1);
-	}
+	if (!getcwd(options->directory, sizeof(options->directory)))
+		strcpy(options->directory, "/");
+	take_flags(options, argc, argv);
 	if (argc - optind != 2)
 		fail("say SOURCE and MOUNTPOINT; shadefs --help tells more");
-	complete_sizes(options, &raw);
+	complete_sizes(options);
 	complete_paths(options, argv[optind], argv[optind + 1]);
+	if (options->fake)
+		exit(0);
 }
 
-void options_list(const struct options *o,
-		  void (*each)(void *context, const char *name, const char *value,
-			       const char *from),
-		  void *context)
+void options_print(const struct options *options, FILE *out)
 {
-	char text[64];
+	fprintf(out, "source %s # command line\nmount_point %s # command line\n", options->source,
+		options->mount_point);
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *from = options->given & 1u << i ? "option" : "default";
 
-#define NUMBER(name, format, value, from)                                                          \
-	do {                                                                                       \
-		snprintf(text, sizeof(text), format, value);                                       \
-		each(context, name, text, from);                                                   \
-	} while (0)
-	each(context, "source", o->source, "command line");
-	each(context, "mount_point", o->mount_point, "command line");
-	NUMBER("capacity", "%llu", (unsigned long long)o->capacity_bytes, o->capacity_from);
-	NUMBER("inflight", "%llu", (unsigned long long)o->inflight_bytes, "option or default");
-	NUMBER("prefetch", "%llu", (unsigned long long)o->prefetch_bytes, "option or default");
-	each(context, "policy", o->policy, "option or default");
-	each(context, "mode", o->mode, "option or default");
-	NUMBER("threads", "%u", o->threads, "option or default");
-	NUMBER("staleness", "%g", o->staleness_s, "option or default");
-	NUMBER("deadline", "%g", o->deadline_s, "option or default");
-	each(context, "group", o->group_name ? o->group_name : "-", "option or default");
-	each(context, "allow_other", o->allow_other ? "1" : "0", "option or default");
-	each(context, "log", log_level_name(o->log), "option or default");
-#undef NUMBER
+		if (rows[i].show == show_capacity)
+			from = options->capacity_from;
+		fprintf(out, "%s ", rows[i].name);
+		rows[i].show(options, out);
+		fprintf(out, " # %s\n", from);
+	}
+}
+
+void options_free(struct options *options)
+{
+	struct option_text *text;
+
+	while ((text = options->texts)) {
+		options->texts = text->next;
+		free(text);
+	}
+	free(options->source);
+	free(options->mount_point);
+	free(options->manifest);
 }

@@ -5,14 +5,22 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/types.h>
 
 #include "log.h"
+
+struct option_text {
+	struct option_text *next;
+	char text[];
+};
 
 struct options {
 	char *source;
 	char *mount_point; /* absolute */
 	bool foreground;
+	bool fake;   /* look whether all is well, and mount nothing */
+	bool sloppy; /* unknown options are none of our business */
 	uint64_t capacity_bytes;
 	const char *capacity_from; /* "option", "cgroup limit" or "RAM" */
 	uint64_t inflight_bytes;
@@ -25,20 +33,29 @@ struct options {
 	const char *group_name; /* NULL: nobody else may use .shade */
 	gid_t group;
 	bool allow_other;
+	bool noexec;
 	enum log_level log;
+	char *manifest; /* absolute; NULL: none */
+
+	/* The parser's own. */
+	struct {
+		const char *capacity, *inflight, *prefetch;
+	} raw;
+	unsigned given; /* bit by row of the table */
+	struct option_text *texts;
+	char directory[4096]; /* where it was started */
 };
 
-/* Fills in `options`, or says what is wrong in one sentence and exits: with 0 after --help
- * and --version, else with 1. */
+/* Fills in `options`, or says what is wrong in one sentence and exits: with 0 after --help,
+ * --version and a mount that was to be faked, else with 1. */
 void options_parse(struct options *options, int argc, char **argv);
 
 /* The lesser of RAM and the cgroup's limit, and which it is. */
 uint64_t options_memory(const char **which);
 
-/* Calls `each` for every option with its value as text and where it came from. */
-void options_list(const struct options *options,
-		  void (*each)(void *context, const char *name, const char *value,
-			       const char *from),
-		  void *context);
+/* Every option with its value and where it came from, a line each. */
+void options_print(const struct options *options, FILE *out);
+
+void options_free(struct options *options);
 
 #endif

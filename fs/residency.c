@@ -21,17 +21,21 @@ struct residency {
 	struct tree *tree;
 	const struct residency_kernel *kernel;
 	void *context;
+	void (*dropped)(void *context, struct node *node);
+	void *dropped_context;
 	struct lane stores, drops;
 };
 
 static int store_one(struct residency *r, const struct residency_store *store)
 {
-	int rc = r->kernel->store(r->context, store->node, store->data, store->size);
+	int rc = r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 
 	if (rc != -ENOENT)
 		return rc;
 	rc = r->kernel->introduce(r->context, store->node);
-	return rc ? rc : r->kernel->store(r->context, store->node, store->data, store->size);
+	return rc ? rc
+		  : r->kernel->store(r->context, store->node, store->data, store->size,
+				     store->offset);
 }
 
 /* A drop is a store without data. One that was overtaken by a store is none any more. */
@@ -44,6 +48,7 @@ static void do_one(struct residency *r, struct residency_store *store, bool clos
 		if (!closing && atomic_exchange(&node->drop_wanted, false))
 			(void)r->kernel->drop(r->context, node);
 		free(store);
+		r->dropped(r->dropped_context, node);
 	} else {
 		if (!closing)
 			rc = store_one(r, store);
@@ -58,6 +63,8 @@ static void *serve(void *argument)
 {
 	struct lane *lane = argument;
 
+	pthread_setname_np(pthread_self(),
+			   lane == &lane->residency->drops ? "shade-drops" : "shade-stores");
 	pthread_mutex_lock(&lane->lock);
 	for (;;) {
 		struct residency_store *store = lane->first;
@@ -80,21 +87,35 @@ static void *serve(void *argument)
 	return NULL;
 }
 
-static void queue(struct lane *lane, struct residency_store *store)
+/* False: the lane is closed. */
+static bool queue(struct lane *lane, struct residency_store *store)
 {
-	node_hold(store->node);
+	bool open;
+
 	store->next = NULL;
 	pthread_mutex_lock(&lane->lock);
-	*lane->end = store;
-	lane->end = &store->next;
-	pthread_cond_signal(&lane->changed);
+	open = !lane->closing;
+	if (open) {
+		node_hold(store->node);
+		*lane->end = store;
+		lane->end = &store->next;
+		pthread_cond_signal(&lane->changed);
+	}
 	pthread_mutex_unlock(&lane->lock);
+	return open;
+}
+
+int residency_store_now(struct residency *r, struct residency_store *store)
+{
+	atomic_store(&store->node->drop_wanted, false);
+	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 }
 
 void residency_store(struct residency *r, struct residency_store *store)
 {
 	atomic_store(&store->node->drop_wanted, false);
-	queue(&r->stores, store);
+	if (!queue(&r->stores, store))
+		store->done(store, -ESHUTDOWN);
 }
 
 int residency_drop(struct residency *r, struct node *node)
@@ -102,15 +123,18 @@ int residency_drop(struct residency *r, struct node *node)
 	struct residency_store *drop;
 
 	if (atomic_exchange(&node->drop_wanted, true))
-		return 0; /* it is queued already */
+		return 0;
 	drop = calloc(1, sizeof(*drop));
 	if (!drop) {
 		atomic_store(&node->drop_wanted, false);
 		return -ENOMEM;
 	}
 	drop->node = node;
-	queue(&r->drops, drop);
-	return 0;
+	if (queue(&r->drops, drop))
+		return 1;
+	free(drop);
+	atomic_store(&node->drop_wanted, false);
+	return -ESHUTDOWN;
 }
 
 static int lane_open(struct lane *lane, struct residency *r)
@@ -122,19 +146,24 @@ static int lane_open(struct lane *lane, struct residency *r)
 	return -pthread_create(&lane->thread, NULL, serve, lane);
 }
 
-static void lane_close(struct lane *lane)
+static void lane_stop(struct lane *lane)
 {
 	pthread_mutex_lock(&lane->lock);
 	lane->closing = true;
 	pthread_cond_signal(&lane->changed);
 	pthread_mutex_unlock(&lane->lock);
 	pthread_join(lane->thread, NULL);
+}
+
+static void lane_close(struct lane *lane)
+{
 	pthread_mutex_destroy(&lane->lock);
 	pthread_cond_destroy(&lane->changed);
 }
 
 int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
-		   void *context)
+		   void *context, void (*dropped)(void *context, struct node *node),
+		   void *dropped_context)
 {
 	struct residency *r = calloc(1, sizeof(*r));
 	int rc;
@@ -144,11 +173,15 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 	r->tree = tree;
 	r->kernel = kernel;
 	r->context = context;
+	r->dropped = dropped;
+	r->dropped_context = dropped_context;
 	rc = lane_open(&r->stores, r);
 	if (!rc) {
 		rc = lane_open(&r->drops, r);
-		if (rc)
+		if (rc) {
+			lane_stop(&r->stores);
 			lane_close(&r->stores);
+		}
 	}
 	if (rc) {
 		free(r);
@@ -156,6 +189,12 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 	}
 	*out = r;
 	return 0;
+}
+
+void residency_stop(struct residency *r)
+{
+	lane_stop(&r->stores);
+	lane_stop(&r->drops);
 }
 
 void residency_close(struct residency *r)

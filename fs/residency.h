@@ -19,15 +19,20 @@ struct residency;
 /* How to reach the kernel: the front end's. Each returns 0 or a negative errno, -ENOENT if
  * the kernel does not know the node. */
 struct residency_kernel {
-	int (*store)(void *context, struct node *node, const void *data, size_t size);
+	int (*store)(void *context, struct node *node, const void *data, size_t size,
+		     uint64_t offset);
 	int (*drop)(void *context, struct node *node);
 	/* Makes the kernel look the node up. */
 	int (*introduce)(void *context, struct node *node);
 };
 
+/* `dropped` is called for each drop that was queued, when it is done. */
 int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
-		   void *context);
-/* Does what is queued, without the kernel, and ends. */
+		   void *context, void (*dropped)(void *context, struct node *node),
+		   void *dropped_context);
+/* Does what is queued, without the kernel, and ends its threads. What is asked for after that is
+ * refused: requests still come, and let go of what they had. */
+void residency_stop(struct residency *residency);
 void residency_close(struct residency *residency);
 
 /* One store: `done` is called once, from the residency thread. The node is held until
@@ -36,12 +41,17 @@ struct residency_store {
 	struct node *node;
 	const void *data;
 	size_t size;
+	uint64_t offset; /* in the file, of the first byte of data */
 	void (*done)(struct residency_store *store, int rc);
 	struct residency_store *next;
 };
 
 void residency_store(struct residency *residency, struct residency_store *store);
-/* 0 or -ENOMEM, and then the node keeps its pages until the kernel reclaims them. */
+/* The same at once, by the caller, whom no READ of this node may wait for; `done` is not
+ * called. 0, or a negative errno: -ENOENT if the kernel does not know the node. */
+int residency_store_now(struct residency *residency, struct residency_store *store);
+/* 1: queued; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then the node keeps its pages until
+ * the kernel reclaims them. */
 int residency_drop(struct residency *residency, struct node *node);
 
 #endif

@@ -1,350 +1,83 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The files of .shade. One that is read is a text made when it is opened, so that a reader
+ * The directory .shade. A file that is read is a text made when it is opened, so that a reader
  * sees one moment; `control` takes commands and answers on the same descriptor.
  *
  * Only who mounted, root, and the group that an option names may use them, whatever the
  * permissions of the mount: every open looks at the caller.
+ *
+ * Inode numbers: each directory has 32 of them, the first is its own. Place 0 is .shade, the
+ * others are jobs/NAME; the last number of place 0 is jobs/ itself.
  */
+#include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "control_parse.h"
-#include "front.h"
+#include "shade.h"
 
-#define AHEAD_SHOWN 100000 /* ids in `order` */
+#define NUMBERS 32
+#define JOBS_INO (SHADE_DIR_INO + NUMBERS - 1)
 
-struct shade_file {
+static_assert(SHADE_DIR_INO + NUMBERS * (SHADE_JOBS_MAX + 1) <= FIRST_NODE, "numbers suffice");
+
+enum kind { KIND_TEXT, KIND_CONTROL, KIND_TRACE };
+
+static const struct shade_file {
 	const char *name;
-	void (*print)(struct front *front, FILE *out); /* NULL: control */
+	enum kind kind;
+	void (*print)(struct front *front, uint32_t job, FILE *out);	 /* texts */
+	void (*print_job)(struct front *front, uint32_t job, FILE *out); /* of a job's directory */
+} files[] = {
+	{ "control", KIND_CONTROL, NULL, NULL },
+	{ "stats", KIND_TEXT, print_stats, print_job_stats },
+	{ "scores", KIND_TEXT, print_scores, print_scores },
+	{ "order", KIND_TEXT, print_order, print_order },
+	{ "metrics", KIND_TEXT, print_metrics, NULL },
+	{ "config", KIND_TEXT, print_config, NULL },
+	{ "samples", KIND_TEXT, print_samples, NULL },
+	{ "resident", KIND_TEXT, print_resident, NULL },
+	{ "trace", KIND_TRACE, NULL, NULL },
 };
 
-/* An open file. */
-struct shade_handle {
-	char *text;
-	size_t size;
-	pthread_mutex_t lock;	       /* control: one command at a time */
-	struct control_parser *parser; /* lock */
-	bool answered;		       /* lock: the answer was read */
-};
+#define FILES (sizeof(files) / sizeof(files[0]))
 
-/* --- what can be read
- * ------------------------------------------------------------------------------ */
+/* --- numbers ---------------------------------------------------------------------------------- */
 
-/* Odd bytes as \nnn, so that a line is a line. */
-static void print_path(FILE *out, const char *path)
+static unsigned place_of(fuse_ino_t ino)
 {
-	for (; *path; path++) {
-		unsigned char c = (unsigned char)*path;
-
-		if (c == '\\')
-			fputs("\\\\", out);
-		else if (c < ' ' || c == 127)
-			fprintf(out, "\\%03o", c);
-		else
-			fputc(c, out);
-	}
+	return (unsigned)((ino - SHADE_DIR_INO) / NUMBERS);
 }
 
-struct figure {
-	const char *name;
-	const char *kind; /* of OpenMetrics */
-	double value;
-};
-
-#define FIGURES_MAX 48
-
-static double coverage_of(const struct cache_stats *s, uint32_t samples)
+static fuse_ino_t dir_of(unsigned place)
 {
-	return samples ? (double)s->job.covered / samples : 0;
+	return SHADE_DIR_INO + (fuse_ino_t)place * NUMBERS;
 }
 
-static unsigned collect(struct front *front, struct figure *figures, const char **policy)
+static bool is_dir(fuse_ino_t ino)
 {
-	uint32_t samples = cache_samples(front->cache);
-	struct cache_stats s;
-	unsigned count = 0;
-
-	cache_get_stats(front->cache, &s);
-	*policy = s.policy;
-#define GAUGE(name, value) figures[count++] = (struct figure){ name, "gauge", (double)(value) }
-#define COUNTER(name, value)                                                                       \
-	figures[count++] = (struct figure)                                                         \
-	{                                                                                          \
-		name, "counter", (double)(value)                                                   \
-	}
-	GAUGE("capacity_bytes", s.capacity_bytes);
-	GAUGE("resident_bytes", s.sched.resident_bytes);
-	GAUGE("resident_samples", s.sched.resident_samples);
-	GAUGE("reserved_bytes", s.sched.reserved_bytes);
-	GAUGE("pinned_bytes", s.sched.pinned_bytes);
-	GAUGE("inflight_bytes", s.inflight_bytes);
-	GAUGE("samples", samples);
-	GAUGE("scan_complete", cache_scan_complete(front->cache));
-	COUNTER("accesses", s.sched.accesses + s.large_opens);
-	COUNTER("hits", s.sched.hits);
-	COUNTER("hits_prefetched", s.sched.hits_prefetched);
-	COUNTER("misses", s.sched.admissions + s.sched.bypasses + s.large_opens);
-	COUNTER("coalesced", s.sched.joins);
-	COUNTER("admissions", s.sched.admissions);
-	COUNTER("bypasses", s.sched.bypasses + s.large_opens);
-	COUNTER("prefetches", s.sched.prefetches);
-	COUNTER("evictions", s.sched.evictions);
-	COUNTER("reclaimed", s.reclaimed);
-	COUNTER("backend_reads", s.backend_reads);
-	COUNTER("backend_bytes", s.backend_bytes);
-	COUNTER("fetch_errors", s.fetch_errors);
-	COUNTER("stale_drops", s.stale_drops);
-	GAUGE("epoch", s.job.epoch);
-	GAUGE("order_ahead", s.job.order_ahead);
-	GAUGE("scored", s.job.scored);
-	GAUGE("coverage", coverage_of(&s, samples));
-	GAUGE("warm_pending", s.warm_pending);
-	COUNTER("warm_done", s.warm_done);
-	COUNTER("warm_refused", s.warm_refused);
-	COUNTER("warm_failed", s.warm_failed);
-	GAUGE("warm_pending_bytes", s.warm_pending_bytes);
-	COUNTER("warm_done_bytes", s.warm_done_bytes);
-	COUNTER("warm_refused_bytes", s.warm_refused_bytes);
-#undef GAUGE
-#undef COUNTER
-	return count;
+	return ino == JOBS_INO || ino == dir_of(place_of(ino));
 }
-
-static void print_stats(struct front *front, FILE *out)
-{
-	struct figure figures[FIGURES_MAX];
-	const char *policy;
-	unsigned count = collect(front, figures, &policy);
-
-	fprintf(out, "mode portable\npolicy %s\n", policy);
-	for (unsigned i = 0; i < count; i++)
-		fprintf(out, "%s %.15g\n", figures[i].name, figures[i].value);
-}
-
-static void print_metrics(struct front *front, FILE *out)
-{
-	struct figure figures[FIGURES_MAX];
-	const char *policy;
-	unsigned count = collect(front, figures, &policy);
-
-	fprintf(out, "# TYPE shadefs info\nshadefs_info{policy=\"%s\",mode=\"portable\"} 1\n",
-		policy);
-	for (unsigned i = 0; i < count; i++)
-		fprintf(out, "# TYPE shadefs_%s %s\nshadefs_%s%s %.15g\n", figures[i].name,
-			figures[i].kind, figures[i].name,
-			strcmp(figures[i].kind, "counter") ? "" : "_total", figures[i].value);
-	fputs("# EOF\n", out);
-}
-
-static void print_option(void *context, const char *name, const char *value, const char *from)
-{
-	fprintf(context, "%s ", name);
-	print_path(context, value);
-	fprintf(context, " # %s\n", from);
-}
-
-static void print_config(struct front *front, FILE *out)
-{
-	options_list(&front->options, print_option, out);
-}
-
-static void print_samples(struct front *front, FILE *out)
-{
-	uint32_t samples = cache_scan_complete(front->cache) ? cache_samples(front->cache) : 0;
-
-	for (uint32_t id = 0; id < samples; id++) {
-		char *path = cache_sample_path(front->cache, id);
-
-		fprintf(out, "%" PRIu32 "\t", id);
-		print_path(out, path ? path : "");
-		fputc('\n', out);
-		free(path);
-	}
-}
-
-static void print_scores(struct front *front, FILE *out)
-{
-	struct cache_sample sample;
-
-	for (uint32_t id = 0; !cache_get_sample(front->cache, id, &sample); id++)
-		fprintf(out, "%" PRIu32 "\t%.9g\t%" PRIu32 "\t%d\n", id, sample.score,
-			sample.frequency, sample.resident);
-}
-
-static void print_order(struct front *front, FILE *out)
-{
-	uint32_t *ids = malloc(AHEAD_SHOWN * sizeof(*ids));
-	uint32_t count = ids ? cache_ahead(front->cache, ids, AHEAD_SHOWN) : 0;
-
-	for (uint32_t i = 0; i < count; i++)
-		fprintf(out, "%" PRIu32 "\n", ids[i]);
-	free(ids);
-}
-
-static void print_resident(struct front *front, FILE *out)
-{
-	struct cache_sample sample;
-	unsigned char byte = 0;
-	uint32_t id = 0;
-
-	for (; !cache_get_sample(front->cache, id, &sample); id++) {
-		byte |= (unsigned char)(sample.resident << id % 8);
-		if (id % 8 == 7) {
-			fputc(byte, out);
-			byte = 0;
-		}
-	}
-	if (id % 8)
-		fputc(byte, out);
-}
-
-static const struct shade_file files[] = {
-	{ "control", NULL },	    { "stats", print_stats },	    { "metrics", print_metrics },
-	{ "config", print_config }, { "samples", print_samples },   { "scores", print_scores },
-	{ "order", print_order },   { "resident", print_resident },
-};
-
-#define FILE_COUNT (sizeof(files) / sizeof(files[0]))
-#define FIRST_FILE_INO (SHADE_DIR_INO + 1)
 
 static const struct shade_file *file_of(fuse_ino_t ino)
 {
-	return &files[ino - FIRST_FILE_INO];
+	return &files[ino - dir_of(place_of(ino)) - 1];
 }
 
-/* --- commands
- * ------------------------------------------------------------------------------------------ */
-
-static struct cache *cache_of(void *context)
+/* Whether the directory of a job has it, too. */
+static bool is_of_job(const struct shade_file *file)
 {
-	return ((struct front *)context)->cache;
+	return file->kind == KIND_CONTROL || file->print_job;
 }
 
-static uint32_t on_sample_count(void *context)
+bool shade_is_dir(fuse_ino_t ino)
 {
-	return cache_scan_complete(cache_of(context)) ? cache_samples(cache_of(context)) : 0;
+	return is_dir(ino);
 }
 
-static int on_find_sample(void *context, const char *path, uint32_t *id)
-{
-	return cache_find_sample(cache_of(context), path, id);
-}
-
-static int on_check_path(void *context, const char *path)
-{
-	struct tree *tree = cache_tree(cache_of(context));
-	struct node *node;
-	int rc = tree_find(tree, path, cache_now_ms(), &node);
-
-	if (!rc)
-		tree_release(tree, node);
-	return rc;
-}
-
-static int on_check_policy(void *context, const char *name)
-{
-	(void)context;
-	for (unsigned i = 0; sched_policy_name(i); i++)
-		if (!strcmp(sched_policy_name(i), name))
-			return 0;
-	return -EINVAL;
-}
-
-static int on_scores(void *context, const uint32_t *ids, const float *scores, uint32_t count)
-{
-	return cache_score(cache_of(context), ids, scores, count);
-}
-
-static int on_order(void *context, uint64_t epoch, const uint32_t *ids, uint32_t count)
-{
-	return cache_order(cache_of(context), epoch, ids, count);
-}
-
-static int on_epoch(void *context, uint64_t epoch)
-{
-	return cache_epoch(cache_of(context), epoch);
-}
-
-static int on_warm(void *context, const char *path)
-{
-	return cache_warm(cache_of(context), path);
-}
-
-static int on_evict(void *context, const char *path)
-{
-	return cache_evict(cache_of(context), path);
-}
-
-static int on_pin(void *context, const char *path)
-{
-	return cache_pin(cache_of(context), path, true);
-}
-
-static int on_unpin(void *context, const char *path)
-{
-	return cache_pin(cache_of(context), path, false);
-}
-
-static int on_capacity(void *context, uint64_t bytes, double share)
-{
-	const char *which;
-
-	if (share > 0)
-		bytes = (uint64_t)((double)options_memory(&which) * share);
-	return cache_set_capacity(cache_of(context), bytes);
-}
-
-static int on_policy(void *context, const char *name)
-{
-	return cache_set_policy(cache_of(context), name);
-}
-
-static int on_rescan(void *context)
-{
-	atomic_store(&((struct front *)context)->scan_wanted, true);
-	return 0;
-}
-
-static const struct control_ops control_ops = {
-	.sample_count = on_sample_count,
-	.find_sample = on_find_sample,
-	.check_path = on_check_path,
-	.check_policy = on_check_policy,
-	.scores = on_scores,
-	.order = on_order,
-	.epoch = on_epoch,
-	.warm = on_warm,
-	.evict = on_evict,
-	.pin = on_pin,
-	.unpin = on_unpin,
-	.capacity = on_capacity,
-	.policy = on_policy,
-	.rescan = on_rescan,
-};
-
-/* --- the directory
- * ----------------------------------------------------------------------------------------- */
-
-static struct stat stat_of(const struct front *front, fuse_ino_t ino)
-{
-	bool dir = ino == SHADE_DIR_INO, group = front->options.group_name;
-	mode_t mode = dir ? S_IFDIR | (group ? 0750 : 0700) : S_IFREG | (group ? 0660 : 0600);
-
-	if (!dir && file_of(ino)->print)
-		mode &= ~(mode_t)0222;
-	return (struct stat){ .st_ino = ino,
-			      .st_mode = mode,
-			      .st_nlink = dir ? 2 : 1,
-			      .st_uid = front->owner,
-			      .st_gid = group ? front->options.group : 0 };
-}
+/* --- who may ------------------------------------------------------------------------------------
+ */
 
 static bool in_group(fuse_req_t req, gid_t group)
 {
@@ -367,27 +100,73 @@ static bool may_use(const struct front *front, fuse_req_t req)
 	       (front->options.group_name && in_group(req, front->options.group));
 }
 
-static fuse_ino_t find_name(fuse_ino_t parent, const char *name)
+/* --- directories --------------------------------------------------------------------------------
+ */
+
+static struct stat stat_of(const struct front *front, fuse_ino_t ino)
 {
+	bool dir = is_dir(ino), group = front->options.group_name;
+	mode_t mode = dir ? S_IFDIR | (group ? 0770 : 0700) : S_IFREG | (group ? 0660 : 0600);
+
+	if (dir && ino != JOBS_INO)
+		mode &= ~(mode_t)0020;
+	if (!dir && file_of(ino)->kind != KIND_CONTROL)
+		mode &= ~(mode_t)0222;
+	return (struct stat){ .st_ino = ino,
+			      .st_mode = mode,
+			      .st_nlink = dir ? 2 : 1,
+			      .st_uid = front->owner,
+			      .st_gid = group ? front->options.group : 0 };
+}
+
+/* The place of a job, or 0. Jobs lock held. */
+static unsigned find_job_locked(const struct front *front, const char *name)
+{
+	for (unsigned place = 1; place <= SHADE_JOBS_MAX; place++)
+		if (!strcmp(front->jobs[place].name, name))
+			return place;
+	return 0;
+}
+
+/* The number of a name, or 0. */
+static fuse_ino_t find_name(struct front *front, fuse_ino_t parent, const char *name)
+{
+	unsigned place = place_of(parent);
+
 	if (parent == FUSE_ROOT_ID)
 		return SHADE_DIR_INO;
-	for (size_t i = 0; parent == SHADE_DIR_INO && i < FILE_COUNT; i++)
-		if (!strcmp(files[i].name, name))
-			return FIRST_FILE_INO + i;
+	if (parent == JOBS_INO) {
+		pthread_mutex_lock(&front->jobs_lock);
+		place = *name ? find_job_locked(front, name) : 0;
+		pthread_mutex_unlock(&front->jobs_lock);
+		return place ? dir_of(place) : 0;
+	}
+	if (parent == SHADE_DIR_INO && !strcmp(name, "jobs"))
+		return JOBS_INO;
+	for (size_t i = 0; is_dir(parent) && i < FILES; i++)
+		if (!strcmp(files[i].name, name) && (!place || is_of_job(&files[i])))
+			return parent + 1 + i;
 	return 0;
+}
+
+static void reply_entry(struct front *front, fuse_req_t req, fuse_ino_t ino)
+{
+	struct fuse_entry_param entry = { .ino = ino, .attr = stat_of(front, ino) };
+
+	/* Jobs come and go. */
+	entry.attr_timeout = front->options.staleness_s;
+	entry.entry_timeout = place_of(ino) ? 0 : front->options.staleness_s;
+	fuse_reply_entry(req, &entry);
 }
 
 void shade_lookup(struct front *front, fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct fuse_entry_param entry = { .ino = find_name(parent, name) };
+	fuse_ino_t ino = find_name(front, parent, name);
 
-	if (!entry.ino) {
+	if (ino)
+		reply_entry(front, req, ino);
+	else
 		fuse_reply_err(req, ENOENT);
-		return;
-	}
-	entry.attr = stat_of(front, entry.ino);
-	entry.attr_timeout = entry.entry_timeout = front->options.staleness_s;
-	fuse_reply_entry(req, &entry);
 }
 
 void shade_getattr(struct front *front, fuse_req_t req, fuse_ino_t ino)
@@ -397,27 +176,124 @@ void shade_getattr(struct front *front, fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_attr(req, &stat, front->options.staleness_s);
 }
 
-void shade_readdir(struct front *front, fuse_req_t req, size_t size, off_t offset, bool plus)
+void shade_setattr(struct front *front, fuse_req_t req, fuse_ino_t ino, int what)
 {
+	if (what & ~(FUSE_SET_ATTR_SIZE | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_CTIME))
+		fuse_reply_err(req, EROFS);
+	else
+		shade_getattr(front, req, ino);
+}
+
+/* The name of entry number `index` of a directory, and its number; NULL: no entry has
+ * it. */
+static const char *entry_name(const struct front *front, fuse_ino_t dir, unsigned index,
+			      fuse_ino_t *ino)
+{
+	if (dir == JOBS_INO) {
+		*ino = dir_of(index + 1);
+		return *front->jobs[index + 1].name ? front->jobs[index + 1].name : NULL;
+	}
+	if (index == FILES) {
+		*ino = JOBS_INO;
+		return dir == SHADE_DIR_INO ? "jobs" : NULL;
+	}
+	*ino = dir + 1 + index;
+	return dir == SHADE_DIR_INO || is_of_job(&files[index]) ? files[index].name : NULL;
+}
+
+void shade_readdir(struct front *front, fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
+		   bool plus)
+{
+	unsigned count = ino == JOBS_INO ? SHADE_JOBS_MAX : FILES + 1;
 	char buffer[8192];
 	size_t used = 0;
 
 	if (size > sizeof(buffer))
 		size = sizeof(buffer);
-	for (size_t i = (size_t)offset; i < FILE_COUNT; i++) {
-		struct fuse_entry_param entry = { .attr = stat_of(front, FIRST_FILE_INO + i) };
-		char *at = buffer + used;
+	pthread_mutex_lock(&front->jobs_lock);
+	for (unsigned i = (unsigned)offset; i < count; i++) {
+		struct fuse_entry_param entry = { 0 };
+		fuse_ino_t number;
+		const char *name = entry_name(front, ino, i, &number);
 		size_t left = size - used, length;
 
-		length = plus ? fuse_add_direntry_plus(req, at, left, files[i].name, &entry,
-						       (off_t)i + 1)
-			      : fuse_add_direntry(req, at, left, files[i].name, &entry.attr,
-						  (off_t)i + 1);
+		if (!name)
+			continue;
+		entry.attr = stat_of(front, number);
+		length =
+			plus ? fuse_add_direntry_plus(req, buffer + used, left, name, &entry, i + 1)
+			     : fuse_add_direntry(req, buffer + used, left, name, &entry.attr,
+						 i + 1);
 		if (length > left)
 			break;
 		used += length;
 	}
+	pthread_mutex_unlock(&front->jobs_lock);
 	fuse_reply_buf(req, buffer, used);
+}
+
+/* --- jobs ---------------------------------------------------------------------------------------
+ */
+
+static int make_job_locked(struct front *front, const char *name, unsigned *place)
+{
+	int rc;
+
+	if (strlen(name) >= sizeof(front->jobs[0].name))
+		return -ENAMETOOLONG;
+	if (find_job_locked(front, name))
+		return -EEXIST;
+	*place = find_job_locked(front, "");
+	if (!*place)
+		return -ENOSPC;
+	rc = cache_job_begin(front->cache, &front->jobs[*place].id);
+	if (!rc)
+		strcpy(front->jobs[*place].name, name);
+	return rc;
+}
+
+static int end_job_locked(struct front *front, const char *name)
+{
+	unsigned place = find_job_locked(front, name);
+
+	if (!place)
+		return -ENOENT;
+	if (front->jobs[place].opens)
+		return -EBUSY;
+	*front->jobs[place].name = 0;
+	return cache_job_end(front->cache, front->jobs[place].id);
+}
+
+void shade_mkdir(struct front *front, fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	unsigned place = 0;
+	int rc = -EPERM;
+
+	if (!may_use(front, req)) {
+		rc = -EACCES;
+	} else if (parent == JOBS_INO) {
+		pthread_mutex_lock(&front->jobs_lock);
+		rc = make_job_locked(front, name, &place);
+		pthread_mutex_unlock(&front->jobs_lock);
+	}
+	if (rc)
+		fuse_reply_err(req, -rc);
+	else
+		reply_entry(front, req, dir_of(place));
+}
+
+void shade_rmdir(struct front *front, fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	int rc = -EPERM;
+
+	if (!may_use(front, req)) {
+		rc = -EACCES;
+	} else if (parent == JOBS_INO) {
+		pthread_mutex_lock(&front->jobs_lock);
+		rc = end_job_locked(front, name);
+		pthread_mutex_unlock(&front->jobs_lock);
+	}
+	fuse_reply_err(req, -rc);
 }
 
 /* --- open files
@@ -433,25 +309,97 @@ static void handle_free(struct shade_handle *handle)
 {
 	if (handle->parser)
 		control_parser_free(handle->parser);
+	if (handle->traces)
+		trace_close(handle);
 	pthread_mutex_destroy(&handle->lock);
 	free(handle->text);
 	free(handle);
 }
 
-static int handle_fill(struct front *front, const struct shade_file *file,
-		       struct shade_handle *handle)
+static int handle_fill(struct shade_handle *handle, const struct shade_file *file)
 {
 	FILE *out;
 
-	if (!file->print) {
-		handle->parser = control_parser_new(&control_ops, front);
+	if (file->kind == KIND_CONTROL) {
+		handle->parser = control_parser_new(&shade_control_ops, handle);
 		return handle->parser ? 0 : -ENOMEM;
+	}
+	if (file->kind == KIND_TRACE) {
+		trace_open(handle);
+		return 0;
 	}
 	out = open_memstream(&handle->text, &handle->size);
 	if (!out)
 		return -ENOMEM;
-	file->print(front, out);
+	(handle->place ? file->print_job : file->print)(handle->front, handle->job, out);
 	return fclose(out) ? -ENOMEM : 0;
+}
+
+/* An open file keeps its job. */
+static int handle_enter(struct shade_handle *handle, unsigned place)
+{
+	struct front *front = handle->front;
+	int rc = 0;
+
+	pthread_mutex_lock(&front->jobs_lock);
+	if (place && !*front->jobs[place].name) {
+		rc = -ENOENT;
+	} else {
+		handle->place = place;
+		handle->job = place ? front->jobs[place].id : 0;
+		front->jobs[place].opens++;
+		handle->next = front->handles;
+		handle->before = &front->handles;
+		if (handle->next)
+			handle->next->before = &handle->next;
+		front->handles = handle;
+	}
+	pthread_mutex_unlock(&front->jobs_lock);
+	return rc;
+}
+
+static void handle_leave(struct shade_handle *handle)
+{
+	struct front *front = handle->front;
+
+	pthread_mutex_lock(&front->jobs_lock);
+	front->jobs[handle->place].opens--;
+	*handle->before = handle->next;
+	if (handle->next)
+		handle->next->before = handle->before;
+	pthread_mutex_unlock(&front->jobs_lock);
+}
+
+void shade_close_all(struct front *front)
+{
+	while (front->handles) {
+		struct shade_handle *handle = front->handles;
+
+		handle_leave(handle);
+		handle_free(handle);
+	}
+}
+
+static int handle_new(struct front *front, fuse_ino_t ino, struct shade_handle **out)
+{
+	struct shade_handle *handle = calloc(1, sizeof(*handle));
+	int rc;
+
+	if (!handle)
+		return -ENOMEM;
+	handle->front = front;
+	pthread_mutex_init(&handle->lock, NULL);
+	rc = handle_enter(handle, place_of(ino));
+	if (!rc) {
+		rc = handle_fill(handle, file_of(ino));
+		if (rc)
+			handle_leave(handle);
+	}
+	if (rc)
+		handle_free(handle);
+	else
+		*out = handle;
+	return rc;
 }
 
 void shade_open(struct front *front, fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -460,27 +408,23 @@ void shade_open(struct front *front, fuse_req_t req, fuse_ino_t ino, struct fuse
 	struct shade_handle *handle;
 	int rc;
 
-	if (!may_use(front, req) || (file->print && (fi->flags & O_ACCMODE) != O_RDONLY)) {
+	if (!may_use(front, req) ||
+	    (file->kind != KIND_CONTROL && (fi->flags & O_ACCMODE) != O_RDONLY)) {
 		fuse_reply_err(req, EACCES);
 		return;
 	}
-	handle = calloc(1, sizeof(*handle));
-	if (!handle) {
-		fuse_reply_err(req, ENOMEM);
-		return;
-	}
-	pthread_mutex_init(&handle->lock, NULL);
-	rc = handle_fill(front, file, handle);
+	rc = handle_new(front, ino, &handle);
 	if (rc) {
-		handle_free(handle);
 		fuse_reply_err(req, -rc);
 		return;
 	}
 	fi->fh = (uintptr_t)handle;
 	fi->direct_io = 1;
-	fi->nonseekable = !file->print;
-	if (fuse_reply_open(req, fi) == -ENOENT)
+	fi->nonseekable = file->kind != KIND_TEXT;
+	if (fuse_reply_open(req, fi) == -ENOENT) {
+		handle_leave(handle);
 		handle_free(handle);
+	}
 }
 
 /* What the handle has to say at `offset`, copied: once the kernel has its answer, a release
@@ -512,10 +456,16 @@ static char *copy_text(struct shade_handle *handle, size_t size, off_t offset, s
 void shade_read(struct front *front, fuse_req_t req, size_t size, off_t offset,
 		struct fuse_file_info *fi)
 {
+	struct shade_handle *handle = handle_of(fi);
 	size_t length;
-	char *copy = copy_text(handle_of(fi), size, offset, &length);
+	char *copy;
 
 	(void)front;
+	if (handle->traces) {
+		trace_read(handle, req, size);
+		return;
+	}
+	copy = copy_text(handle, size, offset, &length);
 	if (copy)
 		fuse_reply_buf(req, copy, length);
 	else
@@ -547,6 +497,7 @@ void shade_release(struct front *front, fuse_req_t req, struct fuse_file_info *f
 	(void)front;
 	if (handle->parser)
 		(void)control_parser_finish(handle->parser);
+	handle_leave(handle);
 	handle_free(handle);
 	fuse_reply_err(req, 0);
 }
@@ -562,7 +513,7 @@ static int query(struct front *front, struct shade_handle *handle, struct shade_
 	int rc = control_parser_id(handle->parser, q->id, &id);
 
 	if (!rc)
-		rc = cache_get_sample(front->cache, id, &sample);
+		rc = cache_get_sample(front->cache, handle->job, id, &sample);
 	if (rc)
 		return rc;
 	q->frequency = sample.frequency;
@@ -587,7 +538,8 @@ void shade_ioctl(struct front *front, fuse_req_t req, unsigned command, const vo
 	} else if (command == SHADE_IOCTL_SCORES && in_size == sizeof(struct shade_ioctl_scores)) {
 		rc = control_parser_batch(handle->parser, in);
 	} else if (command == SHADE_IOCTL_EPOCH && in_size == sizeof(struct shade_ioctl_epoch)) {
-		rc = cache_epoch(front->cache, ((const struct shade_ioctl_epoch *)in)->epoch);
+		rc = cache_epoch(front->cache, handle->job,
+				 ((const struct shade_ioctl_epoch *)in)->epoch);
 	} else if (command == SHADE_IOCTL_QUERY && in_size == sizeof(answer)) {
 		memcpy(&answer, in, sizeof(answer));
 		rc = query(front, handle, &answer);

@@ -33,11 +33,20 @@ static inline bool store_same_version(const struct store_attr *a, const struct s
 	       a->ctime_ns == b->ctime_ns;
 }
 
+static inline bool store_same_attr(const struct store_attr *a, const struct store_attr *b)
+{
+	return store_same_version(a, b) && a->mode == b->mode && a->uid == b->uid &&
+	       a->gid == b->gid && a->nlink == b->nlink;
+}
+
+/* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */
+void *store_buffer(size_t size);
+
 /* One read of one version: from `offset`, up to `size` bytes. */
 struct store_read {
 	const char *path;		   /* until done */
 	const struct store_attr *expected; /* until done */
-	void *buffer;			   /* NULL: only see whether the version is still there */
+	void *buffer; /* of store_buffer(); NULL: only see whether the version is still there */
 	uint64_t offset;
 	size_t size;
 	/* Called once, from the store's own thread, which nobody may keep waiting: 0 with `got`
@@ -45,7 +54,9 @@ struct store_read {
 	 * version that was expected, or another negative errno. */
 	void (*done)(struct store_read *read, int rc);
 	size_t got;
-	struct store_step *step; /* the store's own */
+	struct chain *chain;	 /* the store's own */
+	bool cancelled;		 /* the store's own: before it had a chain */
+	struct store_read *next; /* the store's own */
 };
 
 /* 0 or a negative errno. `depth`: how many reads at a time. */

@@ -2,10 +2,9 @@
 /*
  * A directory as the source: a local one, NFS, or anything that is mounted.
  *
- * Contents come through io_uring, driven by one thread: open, statx, read, statx, close,
- * each step when the one before is done, many files at a time. A file that hangs keeps one
- * of the kernel's workers and nobody else. What was read is dropped from the page cache of
- * the source's own filesystem, where it would be a second copy.
+ * Contents come through io_uring, many files at a time. A file that hangs keeps one of the
+ * kernel's workers and nobody else. Reads go around the page cache of the source's own file
+ * system, where they would leave a second copy; where it cannot do that, the copy is dropped.
  */
 #include <assert.h>
 #include <dirent.h>
@@ -16,7 +15,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -26,36 +24,44 @@
 #include "store.h"
 
 #define STAT_WANTED (STATX_BASIC_STATS)
-#define WORKERS 64 /* of the kernel, for steps that wait */
+#define WORKERS 64 /* of the kernel, for chains that wait */
 
-enum step_state { STEP_OPEN, STEP_STAT, STEP_READ, STEP_STAT_AGAIN, STEP_DROP, STEP_CLOSE };
+/*
+ * A read on its way is a chain of requests that one of the kernel's workers follows, so that
+ * nobody is woken between them: open, read, statx, drop, close. They are hard links: what fails
+ * does not keep the file from being closed. The statx comes after the read and is compared
+ * with what was known before it: a change in between shows.
+ */
+enum link { LINK_OPEN, LINK_READ, LINK_STAT, LINK_DROP, LINK_CLOSE, LINKS };
 
-/* A read on its way. */
-struct store_step {
-	struct store_read *read;
-	enum step_state state;
-	int fd;
-	int rc;
-	bool submitted; /* the ring knows it */
+#define DIRECT_ALIGN ((size_t)4096) /* of direct reads: memory, offset and size */
+#define CHAIN_ALIGN 16		    /* completions name the chain and the link in one number */
+static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
+
+struct chain {
+	_Alignas(CHAIN_ALIGN) struct store_read *read;
+	unsigned slot;	    /* in the ring's table of files */
+	unsigned under_way; /* links that have not completed */
+	bool direct;	    /* around the page cache */
+	int results[LINKS];
 	bool cancelled;
 	struct statx stat;
 	struct open_how how;
-	struct store_step *next; /* in `incoming` or `cancels` */
+	struct chain *next; /* in `waiting` or `free` */
 };
 
 struct store {
 	int root;
 	unsigned depth;
-	struct io_uring ring; /* the thread's alone */
-	int wake;	      /* eventfd */
-	uint64_t woken;
 	pthread_t thread;
-	unsigned running; /* the thread's alone */
 
 	pthread_mutex_t lock;
-	struct store_step *incoming, **incoming_end; /* lock */
-	struct store_step *cancels;		     /* lock */
-	bool stopping;				     /* lock */
+	struct io_uring ring; /* lock: submissions; completions are the thread's */
+	struct chain *chains; /* `depth` of them; lock: who has them */
+	struct chain *free;   /* lock */
+	struct store_read *waiting, **waiting_end; /* lock: for a chain */
+	bool buffered;				   /* lock: direct reads do not work here */
+	bool stopping;				   /* lock */
 };
 
 /* --- names and attributes -------------------------------------------------------------- */
@@ -167,197 +173,196 @@ int store_statfs(struct store *store, struct statvfs *out)
 	return fstatvfs(store->root, out) ? -errno : 0;
 }
 
-/* --- one step after the other ------------------------------------------------------------- */
+/* --- chains -------------------------------------------------------------------------------------
+ */
 
-static struct io_uring_sqe *next_sqe(struct store *store)
+static struct io_uring_sqe *add_link_locked(struct store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
 
-	if (!sqe) {
-		io_uring_submit(&store->ring);
-		sqe = io_uring_get_sqe(&store->ring);
-	}
-	assert(sqe); /* the ring is larger than what runs at a time */
+	assert(sqe); /* the ring has room for all chains, and their cancels */
+	chain->under_way++;
 	return sqe;
 }
 
-static void submit_step(struct store *store, struct store_step *step)
+static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link link, bool last)
 {
-	struct store_read *read = step->read;
-	struct io_uring_sqe *sqe = next_sqe(store);
-
-	switch (step->state) {
-	case STEP_OPEN:
-		step->how = (struct open_how){
-			.flags = (uint64_t)((read->buffer ? O_RDONLY | O_NONBLOCK : O_PATH) |
-					    O_CLOEXEC | O_NOFOLLOW),
-			.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
-		};
-		io_uring_prep_openat2(sqe, store->root, read->path, &step->how);
-		break;
-	case STEP_STAT:
-	case STEP_STAT_AGAIN:
-		io_uring_prep_statx(sqe, step->fd, "", AT_EMPTY_PATH, STAT_WANTED, &step->stat);
-		break;
-	case STEP_READ:
-		io_uring_prep_read(sqe, step->fd, (char *)read->buffer + read->got,
-				   (unsigned)(read->size - read->got > 1u << 30
-						      ? 1u << 30
-						      : read->size - read->got),
-				   read->offset + read->got);
-		break;
-	case STEP_DROP:
-		io_uring_prep_fadvise(sqe, step->fd, 0, 0, POSIX_FADV_DONTNEED);
-		break;
-	case STEP_CLOSE:
-		io_uring_prep_close(sqe, step->fd);
-		break;
-	}
-	io_uring_sqe_set_data(sqe, step);
+	io_uring_sqe_set_data(sqe, (char *)chain + link);
+	io_uring_sqe_set_flags(sqe, sqe->flags | IOSQE_ASYNC | (last ? 0 : IOSQE_IO_HARDLINK));
 }
 
-/* What comes after a step that ended with `rc`. False: the read is done. */
-static bool advance(struct store_step *step, int rc)
+/* By name: what is compared is the version, and that is not to be had by another name. */
+static void add_stat_locked(struct store *store, struct chain *chain, bool last)
 {
-	struct store_read *read = step->read;
+	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+
+	io_uring_prep_statx(sqe, store->root, chain->read->path,
+			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STAT_WANTED, &chain->stat);
+	seal_link(sqe, chain, LINK_STAT, last);
+}
+
+static size_t round_up(size_t size)
+{
+	return (size + DIRECT_ALIGN - 1) & ~(DIRECT_ALIGN - 1);
+}
+
+void *store_buffer(size_t size)
+{
+	return aligned_alloc(DIRECT_ALIGN, round_up(size + !size));
+}
+
+static void add_drop_locked(struct store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+
+	io_uring_prep_fadvise(sqe, (int)chain->slot, 0, 0, POSIX_FADV_DONTNEED);
+	sqe->flags |= IOSQE_FIXED_FILE;
+	seal_link(sqe, chain, LINK_DROP, false);
+}
+
+static void submit_read_locked(struct store *store, struct chain *chain)
+{
+	struct store_read *read = chain->read;
+	uint64_t from = read->offset + read->got;
+	size_t left = read->size - read->got;
+	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+
+	chain->direct =
+		!store->buffered && from % DIRECT_ALIGN == 0 && read->got % DIRECT_ALIGN == 0;
+
+	chain->how = (struct open_how){
+		.flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (chain->direct ? O_DIRECT : 0),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+	};
+	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->slot);
+	seal_link(sqe, chain, LINK_OPEN, false);
+	sqe = add_link_locked(store, chain);
+	io_uring_prep_read(sqe, (int)chain->slot, (char *)read->buffer + read->got,
+			   (unsigned)(chain->direct ? round_up(left) : left), from);
+	sqe->flags |= IOSQE_FIXED_FILE;
+	seal_link(sqe, chain, LINK_READ, false);
+	add_stat_locked(store, chain, false);
+	if (!chain->direct)
+		add_drop_locked(store, chain);
+	sqe = add_link_locked(store, chain);
+	io_uring_prep_close_direct(sqe, chain->slot);
+	seal_link(sqe, chain, LINK_CLOSE, true);
+}
+
+/* It was cancelled while it waited: ends by the thread, like all. */
+static void add_nothing_locked(struct store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+
+	io_uring_prep_nop(sqe);
+	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
+}
+
+static void submit_locked(struct store *store, struct chain *chain)
+{
+	int rc;
+
+	memset(chain->results, 0, sizeof(chain->results));
+	if (chain->read->cancelled)
+		add_nothing_locked(store, chain);
+	else if (chain->read->buffer)
+		submit_read_locked(store, chain);
+	else
+		add_stat_locked(store, chain, true);
+	do {
+		rc = io_uring_submit(&store->ring);
+	} while (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
+	if (rc < 0)
+		log_say(LOG_ERRORS, "io_uring: %s", strerror(-rc));
+}
+
+/* Gives free chains to reads that wait. */
+static void start_waiting_locked(struct store *store)
+{
+	while (store->free && store->waiting) {
+		struct store_read *read = store->waiting;
+		struct chain *chain = store->free;
+
+		store->waiting = read->next;
+		if (!store->waiting)
+			store->waiting_end = &store->waiting;
+		store->free = chain->next;
+		chain->read = read;
+		chain->cancelled = read->cancelled;
+		read->chain = chain;
+		submit_locked(store, chain);
+	}
+}
+
+/* Whether the file system cannot read around its cache. */
+static bool is_refused(const struct chain *chain)
+{
+	return chain->direct &&
+	       (chain->results[LINK_OPEN] == -EINVAL || chain->results[LINK_READ] == -EINVAL);
+}
+
+/* What came of it. -EAGAIN: there is more to read. */
+static int outcome(const struct chain *chain)
+{
+	struct store_read *read = chain->read;
 	struct store_attr found;
 
-	switch (step->state) {
-	case STEP_OPEN:
-		if (rc < 0) {
-			step->rc = rc;
-			return false;
-		}
-		step->fd = rc;
-		step->state = STEP_STAT;
-		return true;
-	case STEP_STAT:
-	case STEP_STAT_AGAIN:
-		convert(&step->stat, &found);
-		if (rc < 0)
-			step->rc = rc;
-		else if (!store_same_version(&found, read->expected))
-			step->rc = -ESTALE;
-		if (step->rc || !read->buffer)
-			step->state = STEP_CLOSE;
-		else if (step->state == STEP_STAT_AGAIN)
-			step->state = STEP_DROP;
-		else
-			step->state = read->size ? STEP_READ : STEP_STAT_AGAIN;
-		return true;
-	case STEP_READ:
-		if (rc < 0)
-			step->rc = rc;
-		else
-			read->got += (size_t)rc;
-		if (step->rc)
-			step->state = STEP_CLOSE;
-		else if (rc == 0 || read->got == read->size)
-			step->state = STEP_STAT_AGAIN;
-		return true;
-	case STEP_DROP:
-		step->state = STEP_CLOSE;
-		return true;
-	case STEP_CLOSE:
-		return false;
-	}
-	return false;
+	if (read->cancelled)
+		return -ETIMEDOUT;
+	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
+		if (chain->results[link] < 0)
+			return chain->results[link];
+	convert(&chain->stat, &found);
+	if (!store_same_version(&found, read->expected))
+		return -ESTALE;
+	read->got += (size_t)chain->results[LINK_READ];
+	if (read->got > read->size)
+		read->got = read->size;
+	if (!read->buffer || read->got == read->size || read->offset + read->got >= found.size)
+		return 0;
+	/* The version has more bytes, or the source lied about it. */
+	return chain->results[LINK_READ] ? -EAGAIN : -EIO;
 }
 
-static void finish(struct store *store, struct store_step *step)
+static void finish(struct store *store, struct chain *chain)
 {
-	struct store_read *read = step->read;
-	int rc = step->rc;
+	struct store_read *read = chain->read;
+	int rc = is_refused(chain) ? -EAGAIN : outcome(chain);
 
-	store->running--;
-	/* The version has `size` bytes beyond the offset, or the source lied about it. */
-	if (!rc && read->buffer && read->got < read->size &&
-	    read->offset + read->got < read->expected->size)
-		rc = -EIO;
-	if (rc && step->cancelled)
-		rc = -ETIMEDOUT;
 	pthread_mutex_lock(&store->lock);
-	read->step = NULL;
-	for (struct store_step **at = &store->cancels; *at; at = &(*at)->next)
-		if (*at == step) {
-			*at = step->next;
-			break;
-		}
+	store->buffered |= is_refused(chain);
+	if (rc == -EAGAIN && !chain->cancelled) {
+		submit_locked(store, chain);
+		pthread_mutex_unlock(&store->lock);
+		return;
+	}
+	if (rc && chain->cancelled)
+		rc = -ETIMEDOUT;
+	read->chain = NULL;
+	chain->next = store->free;
+	store->free = chain;
+	start_waiting_locked(store);
 	pthread_mutex_unlock(&store->lock);
-	free(step);
 	read->done(read, rc);
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */
 
-static void listen_for_wake(struct store *store)
+/* A completion without a chain only wakes the thread. */
+static void handle(struct store *store, const struct io_uring_cqe *cqe)
 {
-	struct io_uring_sqe *sqe = next_sqe(store);
+	uintptr_t tag = (uintptr_t)cqe->user_data;
+	struct chain *chain = (struct chain *)(tag & ~(uintptr_t)(CHAIN_ALIGN - 1));
+	bool done;
 
-	io_uring_prep_read(sqe, store->wake, &store->woken, sizeof(store->woken), 0);
-	io_uring_sqe_set_data(sqe, NULL);
-}
-
-static void wake(struct store *store)
-{
-	uint64_t one = 1;
-	ssize_t written = write(store->wake, &one, sizeof(one));
-
-	(void)written; /* it can only be full, and then the thread is awake */
-}
-
-static struct store_step *take_incoming(struct store *store)
-{
-	struct store_step *step;
-
-	pthread_mutex_lock(&store->lock);
-	step = store->running < store->depth ? store->incoming : NULL;
-	if (step) {
-		store->incoming = step->next;
-		if (!store->incoming)
-			store->incoming_end = &store->incoming;
-		step->next = NULL;
-		step->submitted = true;
-	}
-	pthread_mutex_unlock(&store->lock);
-	return step;
-}
-
-static void submit_cancels(struct store *store)
-{
-	struct store_step *step;
-
-	pthread_mutex_lock(&store->lock);
-	step = store->cancels;
-	store->cancels = NULL;
-	for (struct store_step *next; step; step = next) {
-		struct io_uring_sqe *sqe = next_sqe(store);
-
-		next = step->next;
-		step->next = NULL;
-		io_uring_prep_cancel(sqe, step, 0);
-		io_uring_sqe_set_data(sqe, &store->woken); /* an answer that nobody needs */
-	}
-	pthread_mutex_unlock(&store->lock);
-}
-
-static void handle(struct store *store, struct io_uring_cqe *cqe)
-{
-	void *data = io_uring_cqe_get_data(cqe);
-	struct store_step *step = data;
-	int rc = cqe->res;
-
-	io_uring_cqe_seen(&store->ring, cqe);
-	if (!data) {
-		listen_for_wake(store);
+	if (!chain)
 		return;
-	}
-	if (data == &store->woken)
-		return;
-	if (advance(step, rc))
-		submit_step(store, step);
-	else
-		finish(store, step);
+	pthread_mutex_lock(&store->lock);
+	chain->results[tag % CHAIN_ALIGN] = cqe->res;
+	done = --chain->under_way == 0;
+	pthread_mutex_unlock(&store->lock);
+	if (done)
+		finish(store, chain);
 }
 
 static bool should_stop(struct store *store)
@@ -365,7 +370,7 @@ static bool should_stop(struct store *store)
 	bool stop;
 
 	pthread_mutex_lock(&store->lock);
-	stop = store->stopping && !store->incoming && !store->running;
+	stop = store->stopping;
 	pthread_mutex_unlock(&store->lock);
 	return stop;
 }
@@ -374,78 +379,93 @@ static void *serve(void *argument)
 {
 	struct store *store = argument;
 
-	listen_for_wake(store);
+	pthread_setname_np(pthread_self(), "shade-store");
 	while (!should_stop(store)) {
-		struct io_uring_cqe *cqe;
-		struct store_step *step;
-		int rc;
+		struct io_uring_cqe *cqe, copy;
+		int rc = io_uring_wait_cqe(&store->ring, &cqe);
 
-		while ((step = take_incoming(store))) {
-			store->running++;
-			if (step->cancelled) {
-				step->rc = -ETIMEDOUT;
-				finish(store, step);
-			} else {
-				submit_step(store, step);
-			}
-		}
-		submit_cancels(store);
-		rc = io_uring_submit_and_wait(&store->ring, 1);
-		if (rc < 0 && rc != -EINTR && rc != -EAGAIN && rc != -EBUSY)
+		if (rc < 0 && rc != -EINTR && rc != -EAGAIN)
 			log_say(LOG_ERRORS, "io_uring: %s", strerror(-rc));
-		while (!io_uring_peek_cqe(&store->ring, &cqe))
-			handle(store, cqe);
+		while (!io_uring_peek_cqe(&store->ring, &cqe)) {
+			copy = *cqe;
+			io_uring_cqe_seen(&store->ring, cqe);
+			handle(store, &copy);
+		}
 	}
 	return NULL;
 }
 
 void store_read(struct store *store, struct store_read *read)
 {
-	struct store_step *step = calloc(1, sizeof(*step));
-
 	read->got = 0;
-	if (!step) {
-		read->done(read, -ENOMEM);
-		return;
-	}
-	step->read = read;
-	step->fd = -1;
-	read->step = step;
+	read->chain = NULL;
+	read->cancelled = false;
+	read->next = NULL;
 	pthread_mutex_lock(&store->lock);
-	*store->incoming_end = step;
-	store->incoming_end = &step->next;
+	*store->waiting_end = read;
+	store->waiting_end = &read->next;
+	start_waiting_locked(store);
 	pthread_mutex_unlock(&store->lock);
-	wake(store);
+}
+
+static void cancel_locked(struct store *store, struct chain *chain)
+{
+	chain->cancelled = true;
+	for (enum link link = LINK_OPEN; link < LINKS; link++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
+
+		if (!sqe)
+			break;
+		io_uring_prep_cancel(sqe, (char *)chain + link, 0);
+		io_uring_sqe_set_data(sqe, NULL);
+	}
+	io_uring_submit(&store->ring);
 }
 
 void store_cancel(struct store *store, struct store_read *read)
 {
 	pthread_mutex_lock(&store->lock);
-	if (read->step && !read->step->cancelled) {
-		read->step->cancelled = true;
-		if (read->step->submitted) {
-			read->step->next = store->cancels;
-			store->cancels = read->step;
-		}
-	}
+	if (!read->chain)
+		read->cancelled = true;
+	else if (!read->chain->cancelled)
+		cancel_locked(store, read->chain);
 	pthread_mutex_unlock(&store->lock);
-	wake(store);
 }
 
 /* --- begin and end -----------------------------------------------------------------------------
  */
 
+static int make_chains(struct store *store)
+{
+	store->chains = aligned_alloc(CHAIN_ALIGN, store->depth * sizeof(*store->chains));
+	if (!store->chains)
+		return -ENOMEM;
+	memset(store->chains, 0, store->depth * sizeof(*store->chains));
+	for (unsigned i = 0; i < store->depth; i++) {
+		store->chains[i].slot = i;
+		store->chains[i].next = store->free;
+		store->free = &store->chains[i];
+	}
+	return 0;
+}
+
 static int start(struct store *store)
 {
 	unsigned workers[2] = { WORKERS, WORKERS };
-	int rc = io_uring_queue_init(store->depth * 2 + 8, &store->ring, 0);
+	int rc = io_uring_queue_init(store->depth * LINKS * 2, &store->ring, 0);
 
 	if (rc)
 		return rc;
 	(void)io_uring_register_iowq_max_workers(&store->ring, workers);
-	rc = -pthread_create(&store->thread, NULL, serve, store);
-	if (rc)
+	rc = io_uring_register_files_sparse(&store->ring, store->depth);
+	if (!rc)
+		rc = make_chains(store);
+	if (!rc)
+		rc = -pthread_create(&store->thread, NULL, serve, store);
+	if (rc) {
+		free(store->chains);
 		io_uring_queue_exit(&store->ring);
+	}
 	return rc;
 }
 
@@ -457,34 +477,43 @@ int store_open(struct store **out, const char *path, unsigned depth)
 	if (!store)
 		return -ENOMEM;
 	store->depth = depth;
-	store->incoming_end = &store->incoming;
+	store->waiting_end = &store->waiting;
 	pthread_mutex_init(&store->lock, NULL);
 	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	store->wake = eventfd(0, EFD_CLOEXEC);
-	rc = store->root < 0 || store->wake < 0 ? -errno : start(store);
+	rc = store->root < 0 ? -errno : start(store);
 	if (!rc) {
 		*out = store;
 		return 0;
 	}
 	if (store->root >= 0)
 		close(store->root);
-	if (store->wake >= 0)
-		close(store->wake);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 	return rc;
 }
 
-void store_close(struct store *store)
+static void wake(struct store *store)
 {
+	struct io_uring_sqe *sqe;
+
 	pthread_mutex_lock(&store->lock);
 	store->stopping = true;
+	sqe = io_uring_get_sqe(&store->ring);
+	io_uring_prep_nop(sqe);
+	io_uring_sqe_set_data(sqe, NULL);
+	io_uring_submit(&store->ring);
 	pthread_mutex_unlock(&store->lock);
+}
+
+void store_close(struct store *store)
+{
 	wake(store);
 	pthread_join(store->thread, NULL);
+	/* Linux 6.1 keeps closed files for up to a second, and the source busy; this waits. */
+	(void)io_uring_unregister_files(&store->ring);
 	io_uring_queue_exit(&store->ring);
+	free(store->chains);
 	close(store->root);
-	close(store->wake);
 	pthread_mutex_destroy(&store->lock);
 	free(store);
 }

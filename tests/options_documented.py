@@ -7,6 +7,6 @@ import sys
 shown = subprocess.run([sys.argv[1], "--help"], capture_output=True, text=True, check=True).stdout
 in_help = set(re.findall(r"^  (\w+)(?:=| )", shown.split("options:")[1].split("policies:")[0], re.M))
 with open(sys.argv[2]) as page:
-    in_page = set(re.findall(r"^\.B[RI]? (\w+)(?:=|$)", page.read().split(".SH OPTIONS")[1], re.M))
+    in_page = set(re.findall(r"^\.B[RI]? (\w+)(?:=|$)", page.read().split(".SH OPTIONS")[1].split("\n.SH ")[0], re.M))
 print("only in --help:", in_help - in_page, "only in the man page:", in_page - in_help)
 sys.exit(0 if in_help == in_page and len(in_help) > 8 else 1)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What the mount tests share: a scratch folder, real mounts, and an end that leaves nothing
-behind. Every script is run as SCRIPT SHADEFS SLOWFS and exits with 0, 1, or 77 and a reason."""
+behind. Every script is run as SCRIPT SHADEFS SLOWFS [SHADECTL], in the mode
+that SHADE_TEST_MODE names (portable), and exits with 0, 1, or 77 and a reason."""
 import atexit
 import hashlib
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +17,8 @@ import time
 import traceback
 
 SHADEFS, SLOWFS = sys.argv[1:3]
+SHADECTL = sys.argv[3] if len(sys.argv) > 3 else None
+MODE = os.environ.get("SHADE_TEST_MODE", "portable")
 scratch = tempfile.mkdtemp(prefix="shade-test-")
 running = []
 
@@ -30,9 +34,28 @@ if os.geteuid() != 0:
     skip("mounting needs root here")
 
 
-def is_mounted(path):
+def can_native():
+    """Whether the three things that native mode needs are there, by trying."""
+    with tempfile.TemporaryDirectory(dir=scratch) as folder:
+        for name in ("source", "point"):
+            os.mkdir(os.path.join(folder, name))
+        done = subprocess.run([SHADEFS, "-o", "mode=native,capacity=1M",
+                               *(os.path.join(folder, name) for name in ("source", "point"))],
+                              capture_output=True, text=True, timeout=60)
+        if done.returncode == 0:
+            subprocess.run(["umount", "-R", os.path.join(folder, "point")], check=True)
+        return done.stderr.strip() if done.returncode else None
+
+
+def mount_points():
+    """All of them, without the escapes that proc(5) tells of."""
     with open("/proc/self/mountinfo") as file:
-        return any(line.split()[4] == path for line in file)
+        return [re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
+                for line in file]
+
+
+def is_mounted(path):
+    return path in mount_points()
 
 
 def wait_until(holds, what, seconds=20):
@@ -43,12 +66,16 @@ def wait_until(holds, what, seconds=20):
         time.sleep(0.01)
 
 
+if MODE == "native" and (missing := can_native()):
+    skip(missing)
+
+
 class Filesystem:
     """A FUSE server of ours, in front, on a mount point of its own."""
 
-    def __init__(self, command, name):
-        self.path = tempfile.mkdtemp(prefix=f"{name}-", dir=scratch)
-        self.log = self.path + ".log"
+    def __init__(self, command, name, point=None):
+        self.path = point or tempfile.mkdtemp(prefix=f"{name}-", dir=scratch)
+        self.log = getattr(self, "log", self.path + ".log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command(self.path), stdout=log, stderr=log,
                                             stdin=subprocess.DEVNULL)
@@ -67,9 +94,9 @@ class Filesystem:
             self.process.send_signal(how)
         code = self.process.wait(60)
         text = self.read_log()
+        assert "Sanitizer" not in text and "runtime error" not in text, text[:20000]
         assert code == 0, f"exit {code}: {text[-3000:]}"
         assert not is_mounted(self.path), "still mounted"
-        assert "Sanitizer" not in text and "runtime error" not in text, text[-5000:]
         running.remove(self)
 
     def kill(self):
@@ -77,15 +104,24 @@ class Filesystem:
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
-        subprocess.run(["umount", "-l", self.path], stderr=subprocess.DEVNULL)
+        for path in (os.path.join(self.path, ".shade"), self.path):
+            subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
 
 
 class Shade(Filesystem):
-    def __init__(self, source, **options):
+    def __init__(self, source, point=None, **options):
+        options = {"mode": MODE, **options}
         text = ",".join(name if value is True else f"{name}={value}"
-                        for name, value in options.items()) or "ro"
-        super().__init__(lambda path: [SHADEFS, "-f", "-o", text, source, path], "shadefs")
-        wait_until(lambda: self.stats()["scan_complete"] == 1, "scanned")
+                        for name, value in options.items())
+        super().__init__(lambda path: [SHADEFS, "-f", "-o", text, source, path], "shadefs",
+                         point)
+        wait_until(self.is_ready, "scanned")
+
+    def is_ready(self):
+        try:
+            return self.stats()["scan_complete"] == 1
+        except OSError:
+            return False
 
     def at(self, *names):
         return os.path.join(self.path, *names)
@@ -115,7 +151,10 @@ class Shade(Filesystem):
         def quiet():
             stats = self.stats()
             return not stats["reserved_bytes"] and not stats["inflight_bytes"]
-        wait_until(quiet, "nothing in flight")
+        try:
+            wait_until(quiet, "nothing in flight")
+        except AssertionError as failure:
+            raise AssertionError(f"{failure}: {self.stats()}") from failure
 
 
 class Slow(Filesystem):

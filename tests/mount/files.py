@@ -3,10 +3,11 @@
 import errno
 import mmap
 import os
+import socket
 import stat
 import subprocess
 
-from common import Shade, Slow, make_tree, raises, read, run_tests, wait_until
+from common import MODE, Shade, Slow, make_tree, raises, read, run_tests, wait_until
 
 ODD = [b"with space", b"new\nline", b"not-utf8-\xff\xfe", b"back\\slash", "übung".encode(),
        b"-dash", b"x" * 255]
@@ -51,7 +52,8 @@ def every_kind_of_file():
     names = {name for name in os.listdir(os.fsencode(fs.path))}
     assert names == set(os.listdir(os.fsencode(root))), "listing"
     assert b".shade" not in names  # an ImageFolder would take it for a class
-    assert os.statvfs(fs.path).f_blocks == os.statvfs(root).f_blocks
+    if MODE == "portable":  # an overlay shows the size of its upper layer
+        assert os.statvfs(fs.path).f_blocks == os.statvfs(root).f_blocks
     fs.end()
 
 
@@ -66,6 +68,26 @@ def large_files_by_ranges():
         file.seek(3000001)
         assert file.read(12345) == data[3000001:3012346]
     assert fs.stats()["resident_bytes"] == 0
+    fs.end()
+
+
+def files_larger_than_a_request():
+    """The kernel asks for a part; the rest is given to it unasked, and must be the right rest."""
+    root, contents = make_tree(8, size=3000000)
+    fs = Shade(root, capacity="64M")
+    for number, (path, data) in enumerate(contents.items()):
+        at = number % 2 * 700001  # the beginning first, or a part from the middle
+        with open(fs.at(path), "rb", buffering=0) as file:
+            file.seek(at)
+            assert file.read(1000) == data[at:at + 1000]
+        assert read(fs.at(path)) == data
+    fs.settle()
+    before = fs.stats()["backend_reads"]
+    assert before == len(contents), "each was fetched once"
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    stats = fs.stats()  # whoever drops all caches of the machine meanwhile is not to blame here
+    assert stats["backend_reads"] == before + stats["reclaimed"], stats
     fs.end()
 
 
@@ -160,18 +182,40 @@ def in_the_background():
     root, contents = make_tree(5)
     point = os.path.join(scratch, "background")
     os.mkdir(point)
-    done = subprocess.run([SHADEFS, "-o", "capacity=16M", root, point], capture_output=True,
+    done = subprocess.run([SHADEFS, "-o", f"capacity=16M,mode={MODE}", root, point], capture_output=True,
                           text=True, timeout=30)
     try:
         assert done.returncode == 0, done.stderr
-        for word in (root, point, "16.0 MiB (option)", "shade", "portable"):
+        for word in (root, point, "16.0 MiB (option)", "shade", MODE):
             assert word in done.stdout, (word, done.stdout)
         assert read(os.path.join(point, next(iter(contents)))) == next(iter(contents.values()))
     finally:
-        subprocess.run(["fusermount3", "-u", point], check=True)
+        subprocess.run(["umount", "-R", point] if MODE == "native" else
+                       ["fusermount3", "-u", point], check=True)
     wait_until(lambda: not is_mounted(point), "unmounted")
 
 
-run_tests([every_kind_of_file, large_files_by_ranges, mapping_works, nothing_can_be_changed,
+def service_managers_are_told():
+    from common import scratch
+    root, _ = make_tree(1)
+    path = os.path.join(scratch, "notify")
+    for address, name in ((path, path), ("\0" + path, "@" + path)):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            manager.bind(address)
+            manager.settimeout(20)
+            os.environ["NOTIFY_SOCKET"] = name
+            try:
+                fs = Shade(root, capacity="8M")
+            finally:
+                del os.environ["NOTIFY_SOCKET"]
+            ready, status = manager.recv(8192).decode().split("\n")
+            assert ready == "READY=1" and status.startswith("STATUS=" + root), (ready, status)
+            assert f"mode {MODE}" in status, status
+            fs.end()
+            assert manager.recv(8192) == b"STOPPING=1"
+
+
+run_tests([every_kind_of_file, large_files_by_ranges, files_larger_than_a_request,
+           mapping_works, nothing_can_be_changed,
            permissions_are_those_of_the_source, a_second_scan_asks_nothing_of_the_source,
-           errors_are_sentences, in_the_background])
+           errors_are_sentences, in_the_background, service_managers_are_told])

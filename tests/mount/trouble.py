@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-from common import (Shade, Slow, digest, in_threads, is_mounted, make_tree, raises, read, run_tests,
+from common import (MODE, running, Shade, Slow, digest, in_threads, is_mounted, make_tree, raises, read, run_tests,
                     wait_until)
 
 POLICIES = ["shade", "app", "icache", "minio", "lru", "lfu", "fifo"]
@@ -23,8 +23,8 @@ def one_fetch_for_64_readers():
     slow.tell(f"watch {path}")
     in_threads(64, lambda _: digest(read(fs.at(path))) == digest(contents[path]) or 1 / 0)
     assert slow.counts()[f"opens {path}"] == "1", slow.counts()
-    stats = fs.stats()
-    assert stats["accesses"] == 64 and stats["backend_reads"] == 1, stats
+    wait_until(lambda: fs.stats()["accesses"] == 64, f"64 accesses: {fs.stats()}", 2)
+    assert fs.stats()["backend_reads"] == 1
     fs.end()
     slow.end()
 
@@ -48,8 +48,12 @@ def crowds_at_a_small_capacity():
             assert digest(read(fs.at(path))) == digests[path], path
         fs.settle()
         stats = fs.stats()
-        assert stats["resident_bytes"] <= 1 << 20, stats
-        assert stats["fetch_errors"] == 0 and stats["accesses"] == 64 * 60 + 300, stats
+        assert stats["resident_bytes"] <= 1 << 20 and stats["fetch_errors"] == 0, stats
+        # Where accesses are observed, those of what had to be dropped before it was read may
+        # be taken for one another.
+        due, tolerated = 64 * 60 + 300, 0.08 if MODE == "native" else 0
+        wait_until(lambda: abs(fs.stats()["accesses"] - due) <= due * tolerated,
+                   f"{due} accesses: {stats}", 1)
         fs.end()
 
 
@@ -61,9 +65,8 @@ def capacity_holds_at_every_moment():
     def watch():
         while not done.is_set():
             stats = fs.stats()
-            used = stats["resident_bytes"] + stats["reserved_bytes"] + stats["inflight_bytes"]
-            if used > stats["capacity_bytes"] * 1.01:
-                over.append(used)
+            if stats["memory_bytes"] > stats["capacity_bytes"] * 1.01:
+                over.append((stats["memory_bytes"], stats["capacity_bytes"]))
 
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -148,6 +151,7 @@ def one_hung_file_delays_nobody():
     assert failures == [errno.ETIMEDOUT] * 3, failures
     assert 2.5 < time.monotonic() - start < 10
     slow.tell("clear all")
+    time.sleep(0.3)  # what has just timed out is not tried again at once
     assert read(fs.at(hung)) == contents[hung]
     fs.end()
     slow.end()
@@ -186,19 +190,26 @@ def new_versions_are_seen():
         file.write(new[replaced])
     os.rename(os.path.join(root, replaced + ".new"), os.path.join(root, replaced))
     os.unlink(os.path.join(root, deleted))
-    for path, data in new.items():  # at any time one version or the other
-        assert read(fs.at(path)) in (data, contents[path])
+    for path, data in new.items():  # at any time one version or the other, or an error
+        try:
+            assert read(fs.at(path)) in (data, contents[path])
+        except OSError as failure:
+            assert failure.errno in (errno.ESTALE, errno.EIO), failure
     time.sleep(1.3)
-    for path, data in new.items():
-        assert read(fs.at(path)) == data, path
-        assert os.stat(fs.at(path)).st_size == len(data)
-    raises(errno.ENOENT, lambda: read(fs.at(deleted)))
-    assert read(fs.at(kept)) == contents[kept]
+    if MODE == "native":  # while somebody has the old version open, the others get an error
+        raises(errno.ESTALE, lambda: read(fs.at(same)))
     try:  # who had it open before gets that version or an error
         assert held.read() == contents[same]
     except OSError as failure:
         assert failure.errno in (errno.ESTALE, errno.EIO), failure
     held.close()
+    if MODE == "native":
+        time.sleep(1.3)
+    for path, data in new.items():
+        assert read(fs.at(path)) == data, path
+        assert os.stat(fs.at(path)).st_size == len(data)
+    raises(errno.ENOENT, lambda: read(fs.at(deleted)))
+    assert read(fs.at(kept)) == contents[kept]
     assert fs.stats()["stale_drops"] >= 2
     fs.end()
 
@@ -231,12 +242,22 @@ def killed_under_load():
         thread.join(10)
         assert not thread.is_alive(), "a reader hangs"
     assert not wrong
-    raises((errno.ENOTCONN, errno.ECONNABORTED), lambda: read(fs.at(paths[0])))
-    subprocess.run(["umount", "-l", fs.path], check=True)
-    again = Shade(root, capacity="1M")
+    errors = 0
+    for path in paths:  # what the kernel has, it may still give
+        try:
+            assert read(fs.at(path)) == contents[path]
+        except OSError as failure:
+            # Or another daemon has started meanwhile, and cleared it.
+            assert failure.errno in (errno.ENOTCONN, errno.ECONNABORTED, errno.ENOENT), failure
+            errors += 1
+    assert errors > len(paths) / 2, errors
+    again = Shade(root, point=fs.path, capacity="1M")
     assert read(again.at(paths[0])) == contents[paths[0]]
     again.end()
     assert not is_mounted(fs.path)
+    running.remove(fs)
+    if MODE == "native":
+        assert not os.path.exists(f"/run/shadefs/{fs.process.pid}"), "a place was left"
 
 
 def ended_under_load():
