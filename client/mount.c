@@ -1,188 +1,68 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/*
- * The files below MNT/.shade. The directory is held open by descriptor, so that a long-lived
- * client keeps talking to the mount it opened even if another one appears at the same place.
- */
+/* A mount as shadectl has it: libshade, but by its mount point only; and lines of its files. */
 #include "mount.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
-struct mount {
-	char *path;
-	int shade;   /* MNT/.shade */
-	int control; /* MNT/.shade/control, or -1 before the first command */
-};
-
-/* The descriptor of PATH/.shade, if that is what it seems. */
-static int open_shade(const char *path)
-{
-	struct statfs fs;
-	int rc;
-	int shade;
-	int top = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (top < 0)
-		return -errno;
-	shade = openat(top, ".shade", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	rc = shade < 0 ? -errno : 0;
-	close(top);
-	if (rc)
-		return rc == -ENOENT || rc == -ENOTDIR ? -ENODEV : rc;
-
-	/* In both modes .shade is FUSE; a directory that happens to be named so is not. */
-	if (fstatfs(shade, &fs))
-		rc = -errno;
-	else if (fs.f_type != FUSE_SUPER_MAGIC)
-		rc = -ENODEV;
-	else if (faccessat(shade, "control", F_OK, 0))
-		rc = errno == ENOENT ? -ENODEV : -errno;
-	if (!rc)
-		return shade;
-	close(shade);
-	return rc;
-}
+#include "shade/client.h"
 
 int mount_open(const char *path, struct mount **opened)
 {
+	struct shade *shade;
+	char *real = realpath(path, NULL);
+	int fd;
 	int rc;
-	struct mount *mount = calloc(1, sizeof(*mount));
 
-	if (!mount)
-		return -ENOMEM;
-	mount->control = -1;
-	mount->path = realpath(path, NULL);
-	if (!mount->path) {
-		rc = -errno;
-		goto out_mount;
+	if (!real)
+		return -errno;
+	fd = open(real, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	rc = fd < 0 ? -errno : shade_open(real, NULL, &shade);
+	if (fd >= 0)
+		close(fd);
+	/* What is said about a folder in a mount would be meant for that folder alone. */
+	if (!rc && strcmp(shade_path(shade), real)) {
+		shade_close(shade);
+		rc = -ENODEV;
 	}
-	mount->shade = open_shade(mount->path);
-	if (mount->shade < 0) {
-		rc = mount->shade;
-		goto out_path;
-	}
-	*opened = mount;
-	return 0;
-
-out_path:
-	free(mount->path);
-out_mount:
-	free(mount);
+	free(real);
+	if (!rc)
+		*opened = (struct mount *)shade;
 	return rc;
+}
+
+static struct shade *shade_of(const struct mount *mount)
+{
+	return (struct shade *)mount;
 }
 
 void mount_close(struct mount *mount)
 {
-	if (!mount)
-		return;
-	if (mount->control >= 0)
-		close(mount->control);
-	close(mount->shade);
-	free(mount->path);
-	free(mount);
+	shade_close(shade_of(mount));
 }
 
 const char *mount_path(const struct mount *mount)
 {
-	return mount->path;
+	return shade_path(shade_of(mount));
 }
 
 int mount_file(const struct mount *mount, const char *name)
 {
-	int fd = openat(mount->shade, name, O_RDONLY | O_CLOEXEC);
-
-	return fd < 0 ? -errno : fd;
-}
-
-/* read() that a signal does not end, such as that of a window that changed its size. */
-static ssize_t read_some(int fd, char *to, size_t size)
-{
-	ssize_t got;
-
-	do
-		got = read(fd, to, size);
-	while (got < 0 && errno == EINTR);
-	return got < 0 ? -errno : got;
+	return shade_open_file(shade_of(mount), name);
 }
 
 int mount_read(const struct mount *mount, const char *name, char **text)
 {
-	size_t size = 4096;
-	size_t used = 0;
-	ssize_t got = -ENOMEM;
-	char *buffer = NULL;
-	char *larger;
-	int fd = mount_file(mount, name);
-
-	if (fd < 0)
-		return fd;
-	while ((larger = realloc(buffer, size))) {
-		buffer = larger;
-		got = read_some(fd, buffer + used, size - used - 1);
-		if (got <= 0)
-			break;
-		used += (size_t)got;
-		if (used > MOUNT_TEXT_MAX) {
-			got = -EFBIG;
-			break;
-		}
-		if (size - used < 2)
-			size *= 2;
-		got = -ENOMEM; /* should realloc() fail now */
-	}
-	close(fd);
-	if (got < 0) {
-		free(buffer);
-		return (int)got;
-	}
-	buffer[used] = '\0';
-	*text = buffer;
-	return 0;
-}
-
-static int write_all(int fd, const char *from, size_t length)
-{
-	while (length) {
-		ssize_t wrote = write(fd, from, length);
-
-		if (wrote < 0 && errno == EINTR)
-			continue;
-		if (wrote < 0)
-			return -errno;
-		if (!wrote)
-			return -EIO;
-		from += wrote;
-		length -= (size_t)wrote;
-	}
-	return 0;
+	return shade_read(shade_of(mount), name, MOUNT_TEXT_MAX, text, NULL);
 }
 
 int mount_send(struct mount *mount, const char *commands, size_t length, char *answer)
 {
-	ssize_t got;
-	int rc;
-
-	*answer = '\0';
-	if (mount->control < 0)
-		mount->control = openat(mount->shade, "control", O_RDWR | O_CLOEXEC);
-	if (mount->control < 0)
-		return -errno;
-	rc = write_all(mount->control, commands, length);
-	got = read_some(mount->control, answer, MOUNT_ANSWER_MAX - 1);
-	if (got < 0)
-		return rc ? rc : (int)got;
-	while (got && answer[got - 1] == '\n')
-		got--;
-	answer[got] = '\0';
-	if (!rc && strncmp(answer, "ok", 2))
-		return -EPROTO;
-	return rc;
+	return shade_command(shade_of(mount), commands, length, answer, MOUNT_ANSWER_MAX);
 }
 
 bool pair_next(const char **cursor, struct pair *pair)

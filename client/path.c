@@ -2,7 +2,7 @@
 /*
  * Paths are taken apart as text first: a list may have a million lines, and asking the kernel
  * about each would cost more than sending it. Symbolic links on the way to the mount are only
- * resolved for absolute paths that do not begin with its name.
+ * resolved for paths that do not begin with its name.
  */
 #include "path.h"
 
@@ -74,25 +74,29 @@ static bool take_real(const char *mount, const char *path, char *found)
 	if (!realpath(directory, real) || strlen(real) + strlen(name) + 2 > sizeof(full))
 		return false;
 	stpcpy(stpcpy(stpcpy(full, real), "/"), name);
+	path_normalise(full);
 	return take_below(mount, full, found);
 }
 
 /* Whether GIVEN, seen from the current directory, is something below the mount. */
 static bool take_from_here(const char *mount, const char *given, char *found)
 {
+	char here[PATH_MAX];
 	char full[PATH_MAX];
 	struct stat st;
 	size_t length;
 
-	if (!getcwd(full, sizeof(full)) || *full != '/')
+	if (!getcwd(here, sizeof(here)) || *here != '/')
 		return false;
-	length = strlen(full);
-	if (length + strlen(given) + 2 > sizeof(full))
+	length = strlen(here);
+	if (length + strlen(given) + 2 > sizeof(here))
 		return false;
-	stpcpy(stpcpy(full + length, "/"), given);
-	if (path_normalise(full) || !path_is_below(full, mount) || lstat(full, &st))
-		return false;
-	return take_below(mount, full, found);
+	stpcpy(stpcpy(here + length, "/"), given);
+	strcpy(full, here);
+	path_normalise(full);
+	if (path_is_below(full, mount) && !lstat(full, &st))
+		return take_below(mount, full, found);
+	return !lstat(here, &st) && take_real(mount, here, found);
 }
 
 int path_resolve(const char *mount, const char *given, char *found)

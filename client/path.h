@@ -9,6 +9,13 @@
 
 #define PATH_ESCAPED_MAX (4 * PATH_MAX)
 
+/* libshade has these as well, and who links it statically may have such names of his own. */
+#define path_resolve shade_path_resolve
+#define path_normalise shade_path_normalise
+#define path_escape shade_path_escape
+#define path_unescape shade_path_unescape
+#define path_is_below shade_path_is_below
+
 /*
  * GIVEN, as a path below MOUNT: absolute, or relative to the current directory if it exists
  * there below the mount, or relative to the mount. FOUND has PATH_MAX bytes; the mount itself is

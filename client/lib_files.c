@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What is read from .shade. A job has files of its own; the others are those of the mount. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "lib.h"
+#include "path.h"
+
+int shade_open_file(struct shade *shade, const char *name)
+{
+	int fd = openat(shade->job, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 && errno == ENOENT)
+		fd = openat(shade->root, name, O_RDONLY | O_CLOEXEC);
+	return fd < 0 ? lib_fail_file(shade, name, -errno) : fd;
+}
+
+void shade_free(void *memory)
+{
+	free(memory);
+}
+
+/* All of FD, and a NUL. */
+static int read_all(int fd, size_t max, char **text, size_t *length)
+{
+	size_t size = 4096;
+	size_t used = 0;
+	ssize_t got = -ENOMEM;
+	char *buffer = NULL;
+	char *larger;
+
+	while ((larger = realloc(buffer, size))) {
+		buffer = larger;
+		got = lib_read(fd, buffer + used, size - used - 1);
+		if (got <= 0)
+			break;
+		used += (size_t)got;
+		if (max && used > max) {
+			got = -EFBIG;
+			break;
+		}
+		if (size - used < 2)
+			size *= 2;
+		got = -ENOMEM; /* should realloc() fail now */
+	}
+	if (got < 0) {
+		free(buffer);
+		return (int)got;
+	}
+	buffer[used] = '\0';
+	*text = buffer;
+	if (length)
+		*length = used;
+	return 0;
+}
+
+static int read_file(struct shade *shade, int fd, const char *name, size_t max, char **text,
+		     size_t *length)
+{
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	rc = read_all(fd, max, text, length);
+	close(fd);
+	return rc ? lib_fail_file(shade, name, rc) : 0;
+}
+
+int shade_read(struct shade *shade, const char *name, size_t max, char **text, size_t *length)
+{
+	return read_file(shade, shade_open_file(shade, name), name, max, text, length);
+}
+
+/* The same of the mount, whatever the job has. */
+static int read_root(struct shade *shade, const char *name, char **text, size_t *length)
+{
+	int fd = openat(shade->root, name, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return lib_fail_file(shade, name, -errno);
+	return read_file(shade, fd, name, 0, text, length);
+}
+
+/* -ENOENT: there is no such key; -ERANGE: no number. Says nothing. */
+static int find_number(const char *text, const char *key, double *value)
+{
+	size_t length = strlen(key);
+
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		char *end;
+
+		if (strncmp(line, key, length) || line[length] != ' ')
+			continue;
+		*value = strtod(line + length + 1, &end);
+		return end == line + length + 1 || (*end && *end != '\n') ? -ERANGE : 0;
+	}
+	return -ENOENT;
+}
+
+int shade_stat(struct shade *shade, const char *key, double *value)
+{
+	char *text;
+	int rc = shade_read(shade, "stats", 0, &text, NULL);
+
+	if (rc)
+		return rc;
+	rc = find_number(text, key, value);
+	free(text);
+	if (rc == -ENOENT) {
+		rc = read_root(shade, "stats", &text, NULL);
+		if (rc)
+			return rc;
+		rc = find_number(text, key, value);
+		free(text);
+	}
+	if (rc == -ERANGE)
+		return lib_fail(rc, "'%s' is no number in the statistics of the mount", key);
+	return rc ? lib_fail(rc, "there is no '%s' in the statistics of the mount", key) : 0;
+}
+
+int shade_wait(struct shade *shade, uint32_t timeout_ms)
+{
+	const struct timespec pause = { .tv_nsec = 10000000 };
+	double complete = 0;
+	int rc;
+
+	for (uint32_t waited = 0;; waited += 10) {
+		rc = shade_stat(shade, "scan_complete", &complete);
+		if (rc || complete > 0)
+			return rc;
+		if (waited >= timeout_ms)
+			return lib_fail(-ETIMEDOUT, "the shadefs at '%s' is still scanning",
+					shade->path);
+		nanosleep(&pause, NULL);
+	}
+}
+
+int shade_sample_count(struct shade *shade, uint32_t *count)
+{
+	double samples;
+	int rc;
+
+	pthread_mutex_lock(&shade->lock);
+	*count = shade->table.count;
+	pthread_mutex_unlock(&shade->lock);
+	if (*count)
+		return 0;
+	rc = shade_stat(shade, "samples", &samples);
+	if (!rc)
+		*count = (uint32_t)samples;
+	return rc;
+}
+
+/* `ID<TAB>PATH`, ended by a NUL. */
+static bool take_sample(char *line, uint32_t *id, char **path)
+{
+	char *end;
+	unsigned long value = strtoul(line, &end, 10);
+
+	*path = end + 1;
+	*id = (uint32_t)value;
+	return end != line && *end == '\t' && value < UINT32_MAX && path_unescape(*path);
+}
+
+int shade_samples(struct shade *shade, int (*each)(void *context, uint32_t id, const char *path),
+		  void *context)
+{
+	char *text;
+	char *next;
+	int rc = read_root(shade, "samples", &text, NULL);
+
+	if (rc)
+		return rc;
+	for (char *line = text; !rc && *line; line = next) {
+		char *path;
+		uint32_t id;
+
+		next = line + strcspn(line, "\n");
+		if (*next)
+			*next++ = '\0';
+		if (take_sample(line, &id, &path))
+			rc = each(context, id, path);
+		else
+			rc = lib_fail(-EPROTO, "%s/.shade/samples has a line '%s'", shade->path,
+				      line);
+	}
+	free(text);
+	return rc;
+}
+
+int shade_resident(struct shade *shade, uint64_t *bitmap, uint32_t count)
+{
+	size_t length;
+	char *bytes;
+	int rc = read_root(shade, "resident", &bytes, &length);
+
+	if (rc)
+		return rc;
+	memset(bitmap, 0, ((size_t)count + 63) / 64 * sizeof(*bitmap));
+	pthread_mutex_lock(&shade->lock);
+	for (uint32_t i = 0; i < count; i++) {
+		bool mapped = shade->table.count != 0;
+		uint32_t id = mapped && i < shade->table.count ? shade->table.ids[i] : i;
+
+		if ((mapped && i >= shade->table.count) || id / 8 >= length)
+			continue;
+		if ((unsigned char)bytes[id / 8] >> id % 8 & 1)
+			bitmap[i / 64] |= (uint64_t)1 << i % 64;
+	}
+	pthread_mutex_unlock(&shade->lock);
+	free(bytes);
+	return 0;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Finding and opening a mount. Its directories are held open by descriptor, so that a
+ * long-lived client keeps talking to the mount it opened even if another one appears at the
+ * same place.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "lib.h"
+
+/* Of the thread, as errno is: a message in the handle would belong to nobody when two
+ * threads share it, and a failed shade_open() leaves no handle. */
+static __thread char message[LIB_ANSWER_MAX + 256];
+
+const char *shade_error(void)
+{
+	return message;
+}
+
+const char *shade_version(void)
+{
+	return SHADE_VERSION;
+}
+
+int lib_fail(int rc, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(message, sizeof(message), format, args);
+	va_end(args);
+	return rc;
+}
+
+static int fail_mount(const char *place, int rc)
+{
+	switch (-rc) {
+	case ENOENT:
+		return lib_fail(rc, "there is no '%s'", place);
+	case ENODEV:
+		return lib_fail(rc, "no shadefs is mounted at '%s'", place);
+	case EACCES:
+		return lib_fail(rc,
+				"you may not control the shadefs at '%s': that is for the user "
+				"who mounted it",
+				place);
+	case ENOTCONN:
+	case ECONNABORTED:
+		return lib_fail(-ENOTCONN, "the daemon of the shadefs at '%s' is gone", place);
+	default:
+		return lib_fail(rc, "could not open '%s': %s", place, strerror(-rc));
+	}
+}
+
+int lib_fail_file(const struct shade *shade, const char *name, int rc)
+{
+	if (rc == -ENOTCONN || rc == -ECONNABORTED || rc == -EACCES)
+		return fail_mount(shade->path, rc);
+	return lib_fail(rc, "%s/.shade/%s: %s", shade->path, name, strerror(-rc));
+}
+
+/* The descriptor of DIRECTORY/.shade, if that is what it seems. */
+static int open_shade(int directory)
+{
+	struct statfs fs;
+	int rc = 0;
+	int shade = openat(directory, ".shade", O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+	if (shade < 0)
+		return errno == ENOENT || errno == ENOTDIR ? -ENODEV : -errno;
+	/* In both modes .shade is FUSE; a directory that happens to be named so is not. */
+	if (fstatfs(shade, &fs))
+		rc = -errno;
+	else if (fs.f_type != FUSE_SUPER_MAGIC)
+		rc = -ENODEV;
+	else if (faccessat(shade, "control", F_OK, 0))
+		rc = errno == ENOENT ? -ENODEV : -errno;
+	if (!rc)
+		return shade;
+	close(shade);
+	return rc;
+}
+
+/* Cuts the last name off. False at the root. */
+static bool go_up(char *path)
+{
+	char *slash = strrchr(path, '/');
+
+	if (!slash || !path[1])
+		return false;
+	slash[slash == path] = '\0';
+	return true;
+}
+
+/*
+ * Looks for .shade in PATH and above it, as far as the filesystem reaches, and leaves the place
+ * in PATH. Only directories are compared: overlayfs shows files with a device of their own.
+ */
+static int find_shade(char *path)
+{
+	struct stat st;
+	dev_t device = 0;
+	int rc = -ENODEV;
+	bool first = true;
+
+	if (stat(path, &st))
+		return -errno;
+	if (!S_ISDIR(st.st_mode) && !go_up(path))
+		return -ENODEV;
+	do {
+		int directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+		if (directory < 0 || fstat(directory, &st)) {
+			rc = -errno;
+			if (directory >= 0)
+				close(directory);
+			return rc;
+		}
+		if (first)
+			device = st.st_dev;
+		first = false;
+		rc = st.st_dev == device ? open_shade(directory) : -ENODEV;
+		close(directory);
+	} while (rc == -ENODEV && st.st_dev == device && go_up(path));
+	return rc;
+}
+
+static bool is_job_name(const char *job)
+{
+	return *job && *job != '.' && !strchr(job, '/') && strlen(job) < 200;
+}
+
+/* The directory of the job, which is made if need be. */
+static int open_job(struct shade *shade, const char *job)
+{
+	char name[256];
+	int fd;
+
+	if (!job) {
+		fd = fcntl(shade->root, F_DUPFD_CLOEXEC, 0);
+		return fd < 0 ? lib_fail(-errno, "%s", strerror(errno)) : fd;
+	}
+	if (!is_job_name(job))
+		return lib_fail(-EINVAL, "'%s' cannot be the name of a job", job);
+	if (faccessat(shade->root, "jobs", F_OK, 0))
+		return lib_fail(-EOPNOTSUPP, "the shadefs at '%s' has no jobs", shade->path);
+	snprintf(name, sizeof(name), "jobs/%s", job);
+	if (mkdirat(shade->root, name, 0700) && errno != EEXIST) {
+		if (errno != ENOSPC)
+			return lib_fail_file(shade, name, -errno);
+		return lib_fail(-ENOSPC,
+				"the shadefs at '%s' has as many jobs as it can have; 'rmdir "
+				"%s/.shade/jobs/NAME' ends one",
+				shade->path, shade->path);
+	}
+	fd = openat(shade->root, name, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	return fd < 0 ? lib_fail_file(shade, name, -errno) : fd;
+}
+
+static int open_parts(struct shade *shade, const char *path, const char *job)
+{
+	int rc;
+
+	shade->path = realpath(path, NULL);
+	if (!shade->path)
+		return fail_mount(path, -errno);
+	rc = find_shade(shade->path);
+	if (rc < 0)
+		return fail_mount(path, rc);
+	shade->root = rc;
+	rc = open_job(shade, job);
+	if (rc < 0)
+		return rc;
+	shade->job = rc;
+	shade->control = openat(shade->job, "control", O_RDWR | O_CLOEXEC);
+	return shade->control < 0 ? fail_mount(path, -errno) : 0;
+}
+
+int shade_open(const char *path, const char *job, struct shade **opened)
+{
+	struct shade *shade = malloc(sizeof(*shade));
+	int rc;
+
+	if (!shade)
+		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+	*shade = (struct shade){ .root = -1, .job = -1, .control = -1 };
+	pthread_mutex_init(&shade->lock, NULL);
+	rc = open_parts(shade, path, job);
+	if (rc)
+		shade_close(shade);
+	else
+		*opened = shade;
+	return rc;
+}
+
+void shade_close(struct shade *shade)
+{
+	if (!shade)
+		return;
+	if (shade->control >= 0)
+		close(shade->control);
+	if (shade->job >= 0)
+		close(shade->job);
+	if (shade->root >= 0)
+		close(shade->root);
+	pthread_mutex_destroy(&shade->lock);
+	free(shade->table.ids);
+	free(shade->path);
+	free(shade);
+}
+
+const char *shade_path(const struct shade *shade)
+{
+	return shade->path;
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A client's own list of samples. The daemon translates ids that are sent to it; what is read
+ * from its files has its own ids, so that translation is kept here, too.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lib.h"
+#include "path.h"
+
+#define NONE UINT32_MAX
+
+/* The paths of a table, relative to the mount. */
+struct paths {
+	char *bytes; /* each with its NUL */
+	size_t used, room;
+	size_t *at; /* where each begins */
+	uint32_t count;
+};
+
+/* Most paths share the directory of the one before: it is looked up once. */
+struct last {
+	char given[PATH_MAX];
+	char found[PATH_MAX];
+};
+
+/* Finds the entries of a table by path. */
+struct finder {
+	const struct paths *paths;
+	uint32_t *slots; /* the last entry of that path; NONE: free */
+	uint32_t *next;	 /* the one before with the same path */
+	uint64_t mask;
+	uint32_t *ids; /* the answer */
+};
+
+static void paths_free(struct paths *paths)
+{
+	free(paths->bytes);
+	free(paths->at);
+}
+
+static int paths_add(struct paths *paths, const char *path)
+{
+	size_t size = strlen(path) + 1;
+
+	if (paths->used + size > paths->room) {
+		size_t room =
+			paths->room * 2 > paths->used + size ? paths->room * 2 : paths->used + size;
+		char *larger = realloc(paths->bytes, room);
+
+		if (!larger)
+			return -ENOMEM;
+		paths->bytes = larger;
+		paths->room = room;
+	}
+	paths->at[paths->count++] = paths->used;
+	memcpy(paths->bytes + paths->used, path, size);
+	paths->used += size;
+	return 0;
+}
+
+static bool is_plain_name(const char *name)
+{
+	return *name && strcmp(name, ".") && strcmp(name, "..");
+}
+
+/* path_resolve() that remembers the directory. */
+static int resolve(const char *mount, const char *given, struct last *last, char *found)
+{
+	const char *slash = strrchr(given, '/');
+	size_t length = slash ? (size_t)(slash - given) : 0;
+	size_t found_length = strlen(last->found);
+	const char *name = slash ? slash + 1 : given;
+	int rc;
+
+	if (length && is_plain_name(name) && !strncmp(last->given, given, length) &&
+	    !last->given[length] && found_length + strlen(name) + 2 <= PATH_MAX) {
+		memcpy(found, last->found, found_length);
+		strcpy(found + found_length, name);
+		return 0;
+	}
+	rc = path_resolve(mount, given, found);
+	if (rc || !length || !is_plain_name(name))
+		return rc;
+	memcpy(last->given, given, length);
+	last->given[length] = '\0';
+	slash = strrchr(found, '/');
+	found_length = slash ? (size_t)(slash + 1 - found) : 0;
+	memcpy(last->found, found, found_length);
+	last->found[found_length] = '\0';
+	return 0;
+}
+
+static int paths_fill(struct paths *paths, const char *mount, const char *const *given,
+		      uint32_t count)
+{
+	struct last last = { 0 };
+	char found[PATH_MAX];
+	int rc = 0;
+
+	paths->at = malloc(((size_t)count + 1) * sizeof(*paths->at));
+	if (!paths->at)
+		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+	for (uint32_t i = 0; !rc && i < count; i++) {
+		rc = resolve(mount, given[i], &last, found);
+		if (rc == -EXDEV)
+			return lib_fail(rc, "'%s' is not below %s", given[i], mount);
+		if (rc)
+			return lib_fail(rc, "'%s': %s", given[i], strerror(-rc));
+		rc = paths_add(paths, found);
+	}
+	return rc ? lib_fail(rc, "%s", strerror(-rc)) : 0;
+}
+
+/* FNV-1a. */
+static uint64_t hash_of(const char *text)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+
+	while (*text)
+		hash = (hash ^ (unsigned char)*text++) * 0x100000001b3u;
+	return hash ^ hash >> 32;
+}
+
+static const char *path_of(const struct finder *finder, uint32_t entry)
+{
+	return finder->paths->bytes + finder->paths->at[entry];
+}
+
+/* The slot of PATH, or the free one where it would be. */
+static uint32_t *slot_of(const struct finder *finder, const char *path)
+{
+	uint64_t at = hash_of(path) & finder->mask;
+
+	while (finder->slots[at] != NONE && strcmp(path_of(finder, finder->slots[at]), path))
+		at = (at + 1) & finder->mask;
+	return &finder->slots[at];
+}
+
+static int take_sample(void *context, uint32_t id, const char *path)
+{
+	struct finder *finder = context;
+
+	for (uint32_t entry = *slot_of(finder, path); entry != NONE; entry = finder->next[entry])
+		finder->ids[entry] = id;
+	return 0;
+}
+
+/* Makes IDS, with an entry for each path. */
+static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *ids)
+{
+	struct finder finder = { .paths = paths, .ids = ids, .mask = 1 };
+	int rc = -ENOMEM;
+
+	while (finder.mask < 2 * (uint64_t)paths->count)
+		finder.mask *= 2;
+	finder.slots = malloc(finder.mask * sizeof(*finder.slots));
+	finder.next = malloc(paths->count * sizeof(*finder.next));
+	if (!finder.slots || !finder.next) {
+		lib_fail(rc, "%s", strerror(ENOMEM));
+		goto out;
+	}
+	memset(finder.slots, 0xff, finder.mask * sizeof(*finder.slots));
+	finder.mask--;
+	for (uint32_t i = 0; i < paths->count; i++) {
+		uint32_t *slot = slot_of(&finder, path_of(&finder, i));
+
+		ids[i] = NONE;
+		finder.next[i] = *slot;
+		*slot = i;
+	}
+	rc = shade_samples(shade, take_sample, &finder);
+out:
+	free(finder.slots);
+	free(finder.next);
+	return rc;
+}
+
+/* Where a path leads that goes through symbolic links of the mount; false: nowhere in it. */
+static bool follow_links(const char *mount, const char *path, char *found)
+{
+	char full[PATH_MAX];
+	char real[PATH_MAX];
+
+	if (snprintf(full, sizeof(full), "%s/%s", mount, path) >= (int)sizeof(full) ||
+	    !realpath(full, real))
+		return false;
+	return !path_resolve(mount, real, found);
+}
+
+/*
+ * Asks the kernel about those that are no samples by name: a data set may be put together of
+ * links, and its loader follows them. Who leads nowhere stays, for the daemon to name it.
+ */
+static int find_linked_ids(struct shade *shade, struct paths *paths, uint32_t *ids)
+{
+	struct paths led = { 0 };
+	char found[PATH_MAX];
+	bool any = false;
+	int rc = 0;
+
+	led.at = malloc(((size_t)paths->count + 1) * sizeof(*led.at));
+	if (!led.at)
+		rc = -ENOMEM;
+	for (uint32_t i = 0; !rc && i < paths->count; i++) {
+		const char *path = paths->bytes + paths->at[i];
+		bool leads = ids[i] == NONE && follow_links(shade->path, path, found);
+
+		any |= leads;
+		rc = paths_add(&led, leads ? found : path);
+	}
+	if (rc) {
+		paths_free(&led);
+		return lib_fail(rc, "%s", strerror(-rc));
+	}
+	paths_free(paths);
+	*paths = led;
+	return any ? find_ids(shade, paths, ids) : 0;
+}
+
+static bool all_found(const uint32_t *ids, uint32_t count)
+{
+	while (count && ids[count - 1] != NONE)
+		count--;
+	return !count;
+}
+
+int shade_register(struct shade *shade, const char *const *given, uint32_t count)
+{
+	struct lib_table table = { .count = count };
+	struct paths paths = { 0 };
+	int rc;
+
+	if (count) {
+		table.ids = malloc(count * sizeof(*table.ids));
+		if (!table.ids)
+			return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+		rc = paths_fill(&paths, shade->path, given, count);
+		if (!rc)
+			rc = find_ids(shade, &paths, table.ids);
+		if (!rc && !all_found(table.ids, count))
+			rc = find_linked_ids(shade, &paths, table.ids);
+		if (rc)
+			goto out;
+	}
+	/* Last, for it is the only step that changes something there. */
+	rc = lib_send_table(shade, paths.bytes, paths.used, count);
+	if (!rc) {
+		struct lib_table old;
+
+		pthread_mutex_lock(&shade->lock);
+		old = shade->table;
+		shade->table = table;
+		pthread_mutex_unlock(&shade->lock);
+		table = old;
+	}
+out:
+	free(table.ids);
+	paths_free(&paths);
+	return rc;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * libshade: a mounted shadefs for a program, for C99 and C++.
+ *
+ * A handle is one open control descriptor: scores and orders go in, what is resident and how
+ * well it went come out. Functions return 0 or a negative errno, and shade_error() then
+ * has a sentence; where the daemon refused something (-EINVAL), it is the daemon's own.
+ * -ENODEV: no shadefs there; -ENOTCONN: its daemon is gone, and the handle is of no use.
+ *
+ * Threads may share a handle: what one call sends is never mixed with another's. A handle
+ * must not be closed while it is used. Nothing here installs handlers, starts threads or prints.
+ */
+#ifndef SHADE_CLIENT_H
+#define SHADE_CLIENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define SHADE_API __attribute__((visibility("default")))
+#else
+#define SHADE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct shade;
+
+/*
+ * Opens the mount that PATH is in: its mount point, or any file or directory below. JOB names
+ * the training among several that share the mount, and is made if it is not there; NULL: the
+ * one that is always there. Close the handle with shade_close(), which takes NULL, too.
+ */
+SHADE_API int shade_open(const char *path, const char *job, struct shade **opened);
+SHADE_API void shade_close(struct shade *shade);
+
+/* Why the last call of this thread that failed did; until its next one fails. */
+SHADE_API const char *shade_error(void);
+
+/* The mount point, without symbolic links. */
+SHADE_API const char *shade_path(const struct shade *shade);
+
+/* The version of the library. */
+SHADE_API const char *shade_version(void);
+
+/* Waits until the mount knows all its samples; -ETIMEDOUT after TIMEOUT_MS. */
+SHADE_API int shade_wait(struct shade *shade, uint32_t timeout_ms);
+
+/*
+ * From now on the ids of this handle mean these files: 0 the first, COUNT - 1 the last. A path
+ * is absolute, relative to the current directory, or relative to the mount, and may lead there
+ * through symbolic links. Each must be a sample of the mount. No paths: the mount's own ids again.
+ */
+SHADE_API int shade_register(struct shade *shade, const char *const *paths, uint32_t count);
+
+/* How important samples are: finite, 0 or more. All of them or none. */
+SHADE_API int shade_scores(struct shade *shade, const uint32_t *ids, const float *scores,
+			   uint32_t count);
+/* What this epoch will read, in this order; in place of an earlier order of the epoch. */
+SHADE_API int shade_order(struct shade *shade, uint64_t epoch, const uint32_t *ids, uint32_t count);
+/* This epoch begins. */
+SHADE_API int shade_epoch(struct shade *shade, uint64_t epoch);
+
+/* The samples that ids of this handle can mean. */
+SHADE_API int shade_sample_count(struct shade *shade, uint32_t *count);
+
+/* Calls EACH with every sample of the mount, its own ids, until that returns something other
+ * than 0, which is then returned. Paths are relative to the mount. */
+SHADE_API int shade_samples(struct shade *shade,
+			    int (*each)(void *context, uint32_t id, const char *path),
+			    void *context);
+
+/* Sets the bits of the samples below COUNT that are in memory, and clears the others: sample i
+ * is bit i % 64 of word i / 64. By the ids of this handle. */
+SHADE_API int shade_resident(struct shade *shade, uint64_t *bitmap, uint32_t count);
+
+struct shade_sample {
+	uint64_t size;	    /* bytes */
+	float score;	    /* below 0: none yet */
+	uint32_t frequency; /* how often it was read */
+	uint32_t resident;  /* 1: in memory */
+};
+
+SHADE_API int shade_query(struct shade *shade, uint32_t id, struct shade_sample *sample);
+
+/* A number of `stats`, of the job or else of the mount. -ENOENT: there is no such key;
+ * -ERANGE: it is a word. */
+SHADE_API int shade_stat(struct shade *shade, const char *key, double *value);
+
+/* All of a file of .shade as a text, to be released with shade_free(): "stats", "config",
+ * "metrics", "scores", "order"... -EFBIG above MAX bytes; 0: no limit. */
+SHADE_API int shade_read(struct shade *shade, const char *name, size_t max, char **text,
+			 size_t *length);
+SHADE_API void shade_free(void *memory);
+
+/* A descriptor for reading such a file bit by bit, or a negative errno. */
+SHADE_API int shade_open_file(struct shade *shade, const char *name);
+
+/* Fetches, drops, holds or no longer holds a file or all below a directory. */
+SHADE_API int shade_warm(struct shade *shade, const char *path);
+SHADE_API int shade_evict(struct shade *shade, const char *path);
+SHADE_API int shade_pin(struct shade *shade, const char *path);
+SHADE_API int shade_unpin(struct shade *shade, const char *path);
+
+/*
+ * Sends whole lines of text commands (control.h). ANSWER, of SIZE bytes, gets what the daemon
+ * said without the newline; after a failure that is its sentence, or "". NULL: not wanted.
+ */
+SHADE_API int shade_command(struct shade *shade, const char *lines, size_t length, char *answer,
+			    size_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
