@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Batches on a device. Each one in flight has a slot: its ids, room for losses and scores on the
+ * device, pinned memory that the scores are copied to, and an event behind the copy. Submitting
+ * only queues; a batch is handed over once its event has passed. Slots are used again last in
+ * first out, so a training that the device keeps up with has two or three of them, and only
+ * their first use allocates.
+ */
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#ifndef SHADE_EMULATE
+#include <cuda_runtime.h>
+#define LAUNCH(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#endif
+
+struct slot {
+	uint32_t *ids;
+	float *losses;	 /* on the device: for who gives no room of its own */
+	uint32_t *words; /* on the device: faults, then the scores */
+	uint32_t *host;	 /* their copy, pinned */
+	cudaEvent_t done;
+	uint32_t count, room;
+	bool has_event;
+};
+
+struct device {
+	int number;
+	float *table; /* on the device */
+	struct slot slots[DEVICE_IN_FLIGHT_MAX];
+	uint32_t free[DEVICE_IN_FLIGHT_MAX]; /* a stack of slots */
+	uint32_t free_count;
+	uint32_t queue[DEVICE_IN_FLIGHT_MAX]; /* a ring of those in flight, oldest first */
+	uint32_t queue_first, queue_count;
+	uint32_t handed; /* the slot that the last result is in, or NOBODY */
+};
+
+#define NOBODY UINT32_MAX
+
+static int fail(char *why, cudaError_t error, int code)
+{
+	snprintf(why, DEVICE_WHY_MAX, "%s", cudaGetErrorString(error));
+	return code;
+}
+
+/* Makes the scorer's device the thread's own for as long as it lives. */
+class on_device
+{
+      public:
+	explicit on_device(int number)
+	{
+		if (cudaGetDevice(&before) == cudaSuccess && before != number)
+			error = cudaSetDevice(number);
+		else
+			before = number;
+		here = number;
+	}
+	~on_device()
+	{
+		if (before != here)
+			(void)cudaSetDevice(before);
+	}
+	cudaError_t error = cudaSuccess;
+
+      private:
+	int before = -1, here;
+};
+
+/* --- slots ------------------------------------------------------------------------------ */
+
+static void slot_free(struct slot *slot)
+{
+	free(slot->ids);
+	(void)cudaFree(slot->losses);
+	(void)cudaFree(slot->words);
+	(void)cudaFreeHost(slot->host);
+	slot->ids = NULL;
+	slot->losses = NULL;
+	slot->words = slot->host = NULL;
+	slot->room = 0;
+}
+
+static int slot_reserve(struct slot *slot, uint32_t count, char *why)
+{
+	cudaError_t error = cudaSuccess;
+
+	if (!slot->has_event) {
+		error = cudaEventCreateWithFlags(&slot->done, cudaEventDisableTiming);
+		slot->has_event = error == cudaSuccess;
+	}
+	if (error == cudaSuccess && slot->room < count) {
+		slot_free(slot);
+		slot->ids = (uint32_t *)malloc(count * sizeof(*slot->ids));
+		if (!slot->ids)
+			return fail(why, cudaErrorMemoryAllocation, -ENOMEM);
+		error = cudaMalloc((void **)&slot->losses, count * sizeof(*slot->losses));
+		if (error == cudaSuccess)
+			error = cudaMalloc((void **)&slot->words, (count + 1) * 4);
+		if (error == cudaSuccess)
+			error = cudaMallocHost((void **)&slot->host, (count + 1) * 4);
+		if (error == cudaSuccess)
+			slot->room = count;
+	}
+	return error == cudaSuccess ? 0 : fail(why, error, -EIO);
+}
+
+/* --- launches ----------------------------------------------------------------------------- */
+
+template <int DTYPE>
+static void launch_loss(const struct shade_score_batch *batch, float *losses, uint32_t *faults)
+{
+	struct rows rows = { batch->logits, batch->row_stride ? batch->row_stride : batch->classes,
+			     batch->labels, batch->classes, batch->count };
+	const uint32_t rows_a_block = LOSS_THREADS / ARITH_LANES;
+	const uint32_t grid = (batch->count + rows_a_block - 1) / rows_a_block;
+	cudaStream_t stream = (cudaStream_t)batch->stream;
+
+	if (batch->label_bytes == 8)
+		LAUNCH((loss_kernel<DTYPE, int64_t>), grid, LOSS_THREADS, stream, rows, losses,
+		       faults);
+	else
+		LAUNCH((loss_kernel<DTYPE, int32_t>), grid, LOSS_THREADS, stream, rows, losses,
+		       faults);
+}
+
+static void launch(const struct device *device, const struct shade_score_batch *batch,
+		   struct slot *slot)
+{
+	cudaStream_t stream = (cudaStream_t)batch->stream;
+	float *losses = batch->losses_out ? batch->losses_out : slot->losses;
+	const float *ranked = batch->logits ? losses : batch->losses;
+	const uint32_t grid = (batch->count + RANK_THREADS - 1) / RANK_THREADS;
+
+	if (batch->logits && batch->dtype == SHADE_SCORE_F32)
+		launch_loss<SHADE_SCORE_F32>(batch, losses, slot->words);
+	else if (batch->logits && batch->dtype == SHADE_SCORE_F16)
+		launch_loss<SHADE_SCORE_F16>(batch, losses, slot->words);
+	else if (batch->logits)
+		launch_loss<SHADE_SCORE_BF16>(batch, losses, slot->words);
+	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, ranked, batch->count, device->table,
+	       (float *)(slot->words + 1), slot->words);
+}
+
+/* Everything that a batch is, queued. */
+static cudaError_t queue_batch(const struct device *device, const struct shade_score_batch *batch,
+			       struct slot *slot)
+{
+	cudaStream_t stream = (cudaStream_t)batch->stream;
+	size_t bytes = batch->count * sizeof(float);
+	cudaError_t error = cudaMemsetAsync(slot->words, 0, 4, stream);
+
+	if (error != cudaSuccess)
+		return error;
+	launch(device, batch, slot);
+	error = cudaGetLastError();
+	if (error == cudaSuccess && !batch->logits && batch->losses_out)
+		error = cudaMemcpyAsync(batch->losses_out, batch->losses, bytes,
+					cudaMemcpyDeviceToDevice, stream);
+	if (error == cudaSuccess && batch->scores_out)
+		error = cudaMemcpyAsync(batch->scores_out, slot->words + 1, bytes,
+					cudaMemcpyDeviceToDevice, stream);
+	if (error == cudaSuccess)
+		error = cudaMemcpyAsync(slot->host, slot->words, bytes + 4, cudaMemcpyDeviceToHost,
+					stream);
+	if (error == cudaSuccess)
+		error = cudaEventRecord(slot->done, stream);
+	return error;
+}
+
+/* --- what the scorer calls ------------------------------------------------------------------ */
+
+static int device_count(char *why)
+{
+	int count = 0;
+	cudaError_t error = cudaGetDeviceCount(&count);
+
+	if (error != cudaSuccess) {
+		(void)cudaGetLastError();
+		return fail(why, error, -ENODEV);
+	}
+	if (!count)
+		snprintf(why, DEVICE_WHY_MAX, "the driver has none");
+	return count;
+}
+
+static void device_close(struct device *device)
+{
+	on_device here(device->number);
+
+	/* Also for a batch that could only be queued in part. */
+	(void)cudaDeviceSynchronize();
+	for (uint32_t i = 0; i < DEVICE_IN_FLIGHT_MAX; i++) {
+		slot_free(&device->slots[i]);
+		if (device->slots[i].has_event)
+			(void)cudaEventDestroy(device->slots[i].done);
+	}
+	(void)cudaFree(device->table);
+	free(device);
+}
+
+static int device_open(struct device **out, int32_t number, const float *table, char *why)
+{
+	const size_t bytes = SHADE_SCORE_BATCH_MAX * sizeof(*table);
+	struct device *device = (struct device *)calloc(1, sizeof(*device));
+	cudaError_t error = cudaSuccess;
+
+	if (!device)
+		return fail(why, cudaErrorMemoryAllocation, -ENOMEM);
+	device->number = number;
+	device->handed = NOBODY;
+	for (uint32_t i = DEVICE_IN_FLIGHT_MAX; i > 0; i--)
+		device->free[device->free_count++] = i - 1;
+	if (number < 0)
+		error = cudaGetDevice(&device->number);
+	if (error == cudaSuccess) {
+		on_device here(device->number);
+
+		error = here.error;
+		if (error == cudaSuccess)
+			error = cudaMalloc((void **)&device->table, bytes);
+		if (error == cudaSuccess)
+			error = cudaMemcpy(device->table, table, bytes, cudaMemcpyHostToDevice);
+	}
+	if (error != cudaSuccess) {
+		(void)cudaGetLastError();
+		device_close(device);
+		return fail(why, error, -ENODEV);
+	}
+	*out = device;
+	return 0;
+}
+
+/* The slot of the last result is free once nobody looks at it any more. */
+static void release_handed(struct device *device)
+{
+	if (device->handed != NOBODY)
+		device->free[device->free_count++] = device->handed;
+	device->handed = NOBODY;
+}
+
+static int device_submit(struct device *device, const struct shade_score_batch *batch, char *why)
+{
+	on_device here(device->number);
+	struct slot *slot;
+	cudaError_t error;
+	uint32_t index;
+	int rc;
+
+	release_handed(device);
+	if (!device->free_count)
+		return -EAGAIN;
+	index = device->free[device->free_count - 1];
+	slot = &device->slots[index];
+	rc = here.error == cudaSuccess ? slot_reserve(slot, batch->count, why)
+				       : fail(why, here.error, -EIO);
+	if (rc)
+		return rc;
+	slot->count = batch->count;
+	memcpy(slot->ids, batch->ids, batch->count * sizeof(*slot->ids));
+	error = queue_batch(device, batch, slot);
+	if (error != cudaSuccess)
+		return fail(why, error, -EIO);
+	device->free_count--;
+	device->queue[(device->queue_first + device->queue_count++) % DEVICE_IN_FLIGHT_MAX] = index;
+	return 0;
+}
+
+static int device_take(struct device *device, int wait, struct device_result *result, char *why)
+{
+	on_device here(device->number);
+	struct slot *slot;
+	cudaError_t error;
+
+	release_handed(device);
+	if (!device->queue_count)
+		return 0;
+	slot = &device->slots[device->queue[device->queue_first]];
+	error = wait ? cudaEventSynchronize(slot->done) : cudaEventQuery(slot->done);
+	if (error == cudaErrorNotReady) {
+		(void)cudaGetLastError();
+		return 0;
+	}
+	if (error != cudaSuccess)
+		return fail(why, error, -EIO);
+	device->handed = device->queue[device->queue_first];
+	device->queue_first = (device->queue_first + 1) % DEVICE_IN_FLIGHT_MAX;
+	device->queue_count--;
+	result->ids = slot->ids;
+	result->scores = (const float *)(slot->host + 1);
+	result->count = slot->count;
+	result->faults = slot->host[0];
+	return 1;
+}
+
+static const struct device_ops ops = { DEVICE_VERSION, device_count,  device_open,
+				       device_close,   device_submit, device_take };
+
+extern "C" __attribute__((visibility("default"))) const struct device_ops *shade_score_device(void);
+
+const struct device_ops *shade_score_device(void)
+{
+	return &ops;
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* shade-score: the scoring helper for any framework and language. This file has its options. */
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "shade/pads.h"
+
+static const char help[] =
+	"usage: shade-score rank < LOSSES\n"
+	"       shade-score order --samples N [--scores FILE] [--resident FILE] [OPTION...]\n"
+	"       shade-score follow MNT [OPTION...] < RECORDS\n"
+	"       shade-score --help | --version\n"
+	"\n"
+	"rank    reads one loss a line; a blank line ends a batch. Prints the score of each,\n"
+	"        ln(k + 10) for the k-th smallest of its batch from 0 on.\n"
+	"order   prints the ids that an epoch reads, one a line.\n"
+	"follow  reads lines EPOCH ID LOSS as a training computes them; a blank line ends a\n"
+	"        batch, EPOCH end an epoch. Scores, orders and epochs go to the shadefs at MNT.\n"
+	"        Prints 'order EPOCH LENGTH' for each order that was announced.\n"
+	"\n"
+	"options of order and follow:\n"
+	"  --mode NAME       pads (default), paper, echo, uniform or replacement\n"
+	"  --seed S          the same seed gives the same orders (default 0)\n"
+	"  --epoch E         order: which epoch; follow: the first one (default 0)\n"
+	"  --rep R           times a resident sample that was drawn comes: paper, pads (default "
+	"1)\n"
+	"  --repeats N       entries of one sample in an epoch, at most: pads\n"
+	"                    (default 2 R, at least 4)\n"
+	"  --cover K         every sample once in K epochs: pads (default 5)\n"
+	"  --uses E          mean uses of a fetched sample: echo (default 4)\n"
+	"  --strength S      how far uses grow with importance, 0 to 1: echo (default 0)\n"
+	"  --capacity N      samples that the cache holds: echo, which needs it\n"
+	"  --backend NAME    auto (default), cpu or cuda\n"
+	"options of order:\n"
+	"  --samples N       the ids are 0 to N-1\n"
+	"  --scores FILE     lines ID SCORE, or MNT/.shade/scores; - is standard input\n"
+	"  --resident FILE   bits by id, as in MNT/.shade/resident\n"
+	"  --rank R          the part of this process (default 0)\n"
+	"  --world W         of so many (default 1)\n"
+	"  --state FILE      go on from this state if it is there, and leave the new one\n"
+	"options of follow:\n"
+	"  --batch N         end a batch after N records, too\n"
+	"  --lookahead 1     draw and announce each order one epoch ahead\n"
+	"  --orders DIR      write each order to DIR/order.EPOCH, one id a line\n"
+	"  --binary          16-byte records instead of lines; see the manual page\n"
+	"\n"
+	"Exit: 0 done, 1 failed, 2 wrong usage or input.\n";
+
+enum { FOR_ORDER = 1, FOR_FOLLOW = 2, FOR_BOTH = 3 };
+
+enum {
+	OPT_MODE = 1,
+	OPT_SEED,
+	OPT_EPOCH,
+	OPT_REP,
+	OPT_REPEATS,
+	OPT_COVER,
+	OPT_USES,
+	OPT_STRENGTH,
+	OPT_CAPACITY,
+	OPT_BACKEND,
+	OPT_SAMPLES,
+	OPT_SCORES,
+	OPT_RESIDENT,
+	OPT_RANK,
+	OPT_WORLD,
+	OPT_STATE,
+	OPT_BATCH,
+	OPT_LOOKAHEAD,
+	OPT_ORDERS,
+	OPT_BINARY,
+};
+
+/* The flag says which commands have the option. */
+static const struct {
+	const char *name;
+	int option, commands;
+} table[] = {
+	{ "mode", OPT_MODE, FOR_BOTH },		 { "seed", OPT_SEED, FOR_BOTH },
+	{ "epoch", OPT_EPOCH, FOR_BOTH },	 { "rep", OPT_REP, FOR_BOTH },
+	{ "repeats", OPT_REPEATS, FOR_BOTH },	 { "cover", OPT_COVER, FOR_BOTH },
+	{ "uses", OPT_USES, FOR_BOTH },		 { "strength", OPT_STRENGTH, FOR_BOTH },
+	{ "capacity", OPT_CAPACITY, FOR_BOTH },	 { "backend", OPT_BACKEND, FOR_BOTH },
+	{ "samples", OPT_SAMPLES, FOR_ORDER },	 { "scores", OPT_SCORES, FOR_ORDER },
+	{ "resident", OPT_RESIDENT, FOR_ORDER }, { "rank", OPT_RANK, FOR_ORDER },
+	{ "world", OPT_WORLD, FOR_ORDER },	 { "state", OPT_STATE, FOR_ORDER },
+	{ "batch", OPT_BATCH, FOR_FOLLOW },	 { "lookahead", OPT_LOOKAHEAD, FOR_FOLLOW },
+	{ "orders", OPT_ORDERS, FOR_FOLLOW },	 { "binary", OPT_BINARY, FOR_FOLLOW },
+};
+
+#define OPTIONS (sizeof(table) / sizeof(table[0]))
+
+static uint64_t number(const char *option, const char *text, uint64_t from, uint64_t to)
+{
+	unsigned long long value;
+	char *end;
+
+	errno = 0;
+	value = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || *end)
+		fail("%s takes a whole number, not '%s'", option, text);
+	if (errno || value < from || value > to)
+		fail("%s takes a number from %llu to %llu, not %s", option,
+		     (unsigned long long)from, (unsigned long long)to, text);
+	return value;
+}
+
+static uint32_t small(const char *option, const char *text, uint32_t from, uint32_t to)
+{
+	return (uint32_t)number(option, text, from, to);
+}
+
+static double real(const char *option, const char *text, double from, double to)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= from && value <= to))
+		fail("%s takes a number from %g to %g, not '%s'", option, from, to, text);
+	return value;
+}
+
+static uint32_t find_mode(const char *text)
+{
+	enum pads_mode mode;
+
+	if (pads_mode_find(text, &mode))
+		fail("there is no mode '%s'; shade-score --help lists them", text);
+	return mode;
+}
+
+static uint32_t find_backend(const char *text)
+{
+	static const char *const names[] = { "auto", "cpu", "cuda" };
+
+	for (uint32_t i = 0; i < 3; i++)
+		if (!strcmp(text, names[i]))
+			return i;
+	fail("there is no backend '%s', only auto, cpu and cuda", text);
+}
+
+/* The options of the sampler. */
+static void set_scorer(struct shade_scorer_options *o, int option, const char *value)
+{
+	switch (option) {
+	case OPT_MODE:
+		o->mode = find_mode(value);
+		break;
+	case OPT_SEED:
+		o->seed = number("--seed", value, 0, UINT64_MAX);
+		break;
+	case OPT_REP:
+		o->rep = real("--rep", value, 1, 1000);
+		break;
+	case OPT_REPEATS:
+		o->max_repeats = small("--repeats", value, 1, 1u << 30);
+		break;
+	case OPT_COVER:
+		o->cover_epochs = small("--cover", value, 1, 1u << 30);
+		break;
+	case OPT_USES:
+		o->uses = real("--uses", value, 1, 1000);
+		break;
+	case OPT_STRENGTH:
+		o->strength = real("--strength", value, 0, 1);
+		break;
+	case OPT_CAPACITY:
+		o->capacity = small("--capacity", value, 1, 1u << 30);
+		break;
+	case OPT_BACKEND:
+		o->backend = find_backend(value);
+		break;
+	case OPT_SAMPLES:
+		o->samples = small("--samples", value, 1, 1u << 30);
+		break;
+	case OPT_LOOKAHEAD:
+		o->lookahead = small("--lookahead", value, 0, 1);
+		break;
+	}
+}
+
+static void set_option(struct command_options *o, int option, const char *value)
+{
+	switch (option) {
+	case OPT_EPOCH:
+		o->epoch = number("--epoch", value, 0, UINT64_MAX - 2);
+		break;
+	case OPT_SCORES:
+		o->scores = value;
+		break;
+	case OPT_RESIDENT:
+		o->resident = value;
+		break;
+	case OPT_RANK:
+		o->rank = small("--rank", value, 0, UINT32_MAX);
+		break;
+	case OPT_WORLD:
+		o->world = small("--world", value, 1, UINT32_MAX);
+		break;
+	case OPT_STATE:
+		o->state = value;
+		break;
+	case OPT_BATCH:
+		o->batch = small("--batch", value, 1, SHADE_SCORE_BATCH_MAX);
+		break;
+	case OPT_ORDERS:
+		o->orders = value;
+		break;
+	case OPT_BINARY:
+		o->binary = true;
+		break;
+	default:
+		set_scorer(&o->scorer, option, value);
+	}
+}
+
+/* Parses what follows the command; `commands` is its flag, 0 for one without options. */
+static void parse(struct command_options *options, int commands, int argc, char **argv)
+{
+	struct option known[OPTIONS + 1] = { 0 };
+	size_t count = 0;
+	int option;
+
+	*options = (struct command_options){ .world = 1 };
+	shade_scorer_defaults(&options->scorer);
+	for (size_t i = 0; i < OPTIONS; i++)
+		if (table[i].commands & commands)
+			known[count++] =
+				(struct option){ table[i].name,
+						 table[i].option == OPT_BINARY ? no_argument
+									       : required_argument,
+						 NULL, table[i].option };
+	opterr = 0;
+	while ((option = getopt_long(argc, argv, ":", known, NULL)) != -1) {
+		if (option == ':')
+			fail("%s needs a value", argv[optind - 1]);
+		if (option == '?')
+			fail("%s takes no option '%s'; shade-score --help lists them", argv[0],
+			     argv[optind - 1]);
+		set_option(options, option, optarg);
+	}
+	if (commands == FOR_FOLLOW && optind < argc)
+		options->mount = argv[optind++];
+	if (optind < argc)
+		fail("%s takes no word '%s'; shade-score --help tells more", argv[0], argv[optind]);
+}
+
+int main(int argc, char **argv)
+{
+	const char *command = argc > 1 ? argv[1] : "";
+	struct command_options options;
+
+	if (!strcmp(command, "--help")) {
+		fputs(help, stdout);
+		return 0;
+	}
+	if (!strcmp(command, "--version")) {
+		puts("shade-score " SHADE_VERSION);
+		return 0;
+	}
+	if (!strcmp(command, "rank")) {
+		parse(&options, 0, argc - 1, argv + 1);
+		return command_rank(&options);
+	}
+	if (!strcmp(command, "order")) {
+		parse(&options, FOR_ORDER, argc - 1, argv + 1);
+		return command_order(&options);
+	}
+	if (!strcmp(command, "follow")) {
+		parse(&options, FOR_FOLLOW, argc - 1, argv + 1);
+		return command_follow(&options);
+	}
+	fail("say rank, order or follow; shade-score --help tells more");
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Orders. Beginning an epoch freezes scores and residency into a plan and draws from that, so
+ * what was announced stays true whatever is scored later.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scorer.h"
+
+static int say_no_memory(void)
+{
+	return score_fail(-ENOMEM, "out of memory");
+}
+
+size_t plan_words(const struct shade_scorer_options *options)
+{
+	return ((size_t)options->samples + 63) / 64;
+}
+
+void plan_free(struct plan *plan)
+{
+	free(plan->scores);
+	free(plan->resident);
+	free(plan->order);
+	free(plan->weights);
+	*plan = (struct plan){ 0 };
+}
+
+const struct plan *plan_find(const struct scorer_state *state, uint64_t epoch)
+{
+	for (unsigned i = 0; i < PLANS; i++)
+		if (state->plans[i].drawn && state->plans[i].epoch == epoch)
+			return &state->plans[i];
+	return NULL;
+}
+
+static struct pads_request request_of(const struct shade_scorer_options *o, const struct plan *plan,
+				      uint32_t rank, uint32_t world)
+{
+	return (struct pads_request){
+		.mode = (enum pads_mode)o->mode,
+		.samples = o->samples,
+		.scores = plan->scores,
+		.resident = plan->resident,
+		.seed = o->seed,
+		.epoch = plan->epoch,
+		.draws = o->draws,
+		.rank = rank,
+		.world = world,
+		.rep = o->rep,
+		.max_repeats = o->max_repeats,
+		.cover_epochs = o->cover_epochs,
+		.uses = o->uses,
+		.strength = o->strength,
+		.capacity = o->capacity,
+	};
+}
+
+/* --- beginning an epoch ------------------------------------------------------------- */
+
+bool plan_echo_is_sound(const struct shade_scorer_options *o, const struct pads_echo *echo)
+{
+	/* A draw makes one use an access from the next introduction to 2 * capacity beyond the
+	 * epoch, and takes over those that were carried: together they must fill the epoch. */
+	if (echo->next_due > (uint64_t)2 * o->capacity + echo->use_count)
+		return false;
+	for (uint32_t i = 0; i < echo->use_count; i++)
+		if (echo->uses[i].id >= o->samples)
+			return false;
+	return true;
+}
+
+static int echo_copy(struct pads_echo *to, const struct pads_echo *from)
+{
+	size_t bytes = from->use_count * sizeof(*from->uses);
+
+	*to = *from;
+	to->uses = malloc(bytes + 1);
+	if (!to->uses)
+		return say_no_memory();
+	if (bytes)
+		memcpy(to->uses, from->uses, bytes);
+	return 0;
+}
+
+/* Bits of samples that are not there would be read by nobody, but saved: they are cut off. */
+static void copy_bitmap(uint64_t *to, const uint8_t *from, uint32_t samples)
+{
+	for (uint32_t byte = 0; byte < (samples + 7) / 8; byte++) {
+		uint32_t left = samples - byte * 8;
+		uint8_t bits = left < 8 ? from[byte] & ((1u << left) - 1) : from[byte];
+
+		to[byte / 8] |= (uint64_t)bits << byte % 8 * 8;
+	}
+}
+
+static int plan_init(struct plan *plan, const struct scorer_state *state, uint64_t epoch,
+		     const uint8_t *resident)
+{
+	const struct shade_scorer_options *o = &state->options;
+
+	*plan = (struct plan){ .epoch = epoch };
+	plan->scores = malloc(o->samples * sizeof(*plan->scores));
+	if (resident)
+		plan->resident = calloc(plan_words(o), sizeof(*plan->resident));
+	if (o->mode != SHADE_SCORE_PAPER)
+		plan->order = malloc(o->draws * sizeof(*plan->order));
+	if (!plan->scores || (resident && !plan->resident) ||
+	    (o->mode != SHADE_SCORE_PAPER && !plan->order))
+		return say_no_memory();
+	memcpy(plan->scores, state->scores, o->samples * sizeof(*plan->scores));
+	if (resident)
+		copy_bitmap(plan->resident, resident, o->samples);
+	return 0;
+}
+
+/* Draws into an empty plan; `echo` advances. */
+static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64_t epoch,
+		     const uint8_t *resident, struct pads_echo *echo)
+{
+	struct pads_request request;
+	int rc = plan_init(plan, state, epoch, resident);
+
+	if (rc)
+		return rc;
+	request = request_of(&state->options, plan, 0, 1);
+	request.echo = echo;
+	if (state->options.mode == SHADE_SCORE_ECHO && !plan_echo_is_sound(&state->options, echo))
+		return score_fail(-EINVAL, "so many uses do not fit a capacity of %" PRIu32,
+				  state->options.capacity);
+	if (plan->order)
+		rc = pads_draw(&request, plan->order);
+	if (rc)
+		return score_fail(rc, "the order of epoch %" PRIu64 " cannot be drawn: %s", epoch,
+				  strerror(-rc));
+	plan->drawn = true;
+	return 0;
+}
+
+/* What must be drawn when `epoch` begins, and was not yet. */
+static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
+		      struct plan *plans, struct pads_echo *echo)
+{
+	for (unsigned i = 0; i <= state->options.lookahead; i++) {
+		int rc;
+
+		if (plan_find(state, epoch + i))
+			continue;
+		rc = plan_draw(&plans[i], state, epoch + i, resident, echo);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+/* Moves what was drawn in, and lets go of what has passed. */
+static void replace_plans(struct scorer_state *state, uint64_t epoch, struct plan *fresh)
+{
+	for (unsigned i = 0; i < PLANS; i++) {
+		struct plan *old = &state->plans[i];
+
+		for (unsigned k = 0; k < PLANS; k++)
+			if (old->drawn && !fresh[k].drawn && old->epoch == epoch + k) {
+				fresh[k] = *old;
+				*old = (struct plan){ 0 };
+			}
+		plan_free(old);
+	}
+	memcpy(state->plans, fresh, sizeof(state->plans));
+}
+
+static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
+{
+	struct plan fresh[PLANS] = { 0 };
+	struct pads_echo echo;
+	int rc = scorer_drain(s, true);
+
+	if (rc)
+		return rc;
+	if (epoch == UINT64_MAX)
+		return score_fail(-ERANGE, "epoch %" PRIu64 " is too large", epoch);
+	rc = echo_copy(&echo, &s->state.echo);
+	if (!rc)
+		rc = draw_plans(&s->state, epoch, resident, fresh, &echo);
+	if (rc) {
+		for (unsigned i = 0; i < PLANS; i++)
+			plan_free(&fresh[i]);
+		pads_echo_free(&echo);
+		return rc;
+	}
+	replace_plans(&s->state, epoch, fresh);
+	pads_echo_free(&s->state.echo);
+	s->state.echo = echo;
+	return 0;
+}
+
+int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = begin(s, epoch, resident);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+/* --- what was drawn ------------------------------------------------------------------- */
+
+static uint32_t part_length(const struct shade_scorer_options *o, uint32_t rank, uint32_t world)
+{
+	if (rank >= world || world > o->draws)
+		return 0;
+	return o->draws / world + (rank < o->draws % world);
+}
+
+uint32_t shade_scorer_length(const struct shade_scorer *s, uint32_t rank, uint32_t world)
+{
+	return part_length(&s->state.options, rank, world);
+}
+
+/* The plan of `epoch`, or NULL and the sentence. */
+static struct plan *need_plan(struct shade_scorer *s, uint64_t epoch)
+{
+	struct plan *plan = (struct plan *)plan_find(&s->state, epoch);
+
+	if (!plan)
+		score_fail(-ENOENT, "epoch %" PRIu64 " was not begun", epoch);
+	return plan;
+}
+
+static int64_t order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint32_t world,
+		     uint32_t *ids, uint64_t room)
+{
+	const struct shade_scorer_options *o = &s->state.options;
+	const struct plan *plan = need_plan(s, epoch);
+	uint32_t length = part_length(o, rank, world), taken = 0;
+	struct pads_request request;
+	int rc;
+
+	if (!plan)
+		return -ENOENT;
+	if (!length)
+		return score_fail(-ERANGE, "there is no rank %" PRIu32 " of %" PRIu32, rank, world);
+	if (room < length)
+		return score_fail(-ENOSPC, "the part has %" PRIu32 " entries", length);
+	if (plan->order) {
+		for (uint32_t i = rank; i < o->draws; i += world)
+			ids[taken++] = plan->order[i];
+		return length;
+	}
+	request = request_of(o, plan, rank, world);
+	rc = pads_draw(&request, ids);
+	if (rc)
+		return score_fail(rc, "the order of epoch %" PRIu64 " cannot be drawn: %s", epoch,
+				  strerror(-rc));
+	return length;
+}
+
+int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint32_t world,
+			   uint32_t *ids, uint64_t room)
+{
+	int64_t rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = order(s, epoch, rank, world, ids, room);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+/* Computed once a plan: it costs about as much as the draw. */
+static int fill_weights(const struct shade_scorer_options *o, struct plan *plan)
+{
+	struct pads_request request = request_of(o, plan, 0, 1);
+	float *weights;
+	int rc = 0;
+
+	if (plan->weights)
+		return 0;
+	weights = malloc(o->samples * sizeof(*weights));
+	if (!weights)
+		return say_no_memory();
+	if (o->mode == SHADE_SCORE_PADS)
+		rc = pads_weights(&request, weights);
+	else
+		for (uint32_t id = 0; id < o->samples; id++)
+			weights[id] = 1;
+	if (rc) {
+		free(weights);
+		return score_fail(rc, "weights cannot be computed: %s", strerror(-rc));
+	}
+	plan->weights = weights;
+	return 0;
+}
+
+static int weights_of(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids, float *weights,
+		      uint32_t count)
+{
+	const struct shade_scorer_options *o = &s->state.options;
+	struct plan *plan = need_plan(s, epoch);
+	int rc;
+
+	if (!plan)
+		return -ENOENT;
+	if (o->mode == SHADE_SCORE_PAPER || o->mode == SHADE_SCORE_ECHO)
+		return score_fail(-ENOTSUP, "mode %s has no weights",
+				  pads_mode_name((enum pads_mode)o->mode));
+	for (uint32_t i = 0; i < count; i++)
+		if (ids[i] >= o->samples)
+			return score_fail(-ERANGE, "there is no sample %" PRIu32, ids[i]);
+	rc = fill_weights(o, plan);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		weights[i] = plan->weights[ids[i]];
+	return rc;
+}
+
+int shade_scorer_weights(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids,
+			 float *weights, uint32_t count)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = weights_of(s, epoch, ids, weights, count);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static uint64_t digest_plan(const struct shade_scorer_options *o, const struct plan *plan)
+{
+	uint64_t numbers[] = { o->samples,  o->seed,	    o->mode,
+			       o->draws,    o->max_repeats, o->cover_epochs,
+			       o->capacity, plan->epoch,    !!plan->resident };
+	double reals[] = { o->rep, o->uses, o->strength };
+	uint64_t hash = score_hash(0, numbers, sizeof(numbers));
+
+	hash = score_hash(hash, reals, sizeof(reals));
+	hash = score_hash(hash, plan->scores, o->samples * sizeof(*plan->scores));
+	if (plan->resident)
+		hash = score_hash(hash, plan->resident, plan_words(o) * sizeof(*plan->resident));
+	/* echo's order comes from its past as well. */
+	if (plan->order)
+		hash = score_hash(hash, plan->order, o->draws * sizeof(*plan->order));
+	return hash;
+}
+
+int shade_scorer_digest(struct shade_scorer *s, uint64_t epoch, uint64_t *digest)
+{
+	const struct plan *plan;
+
+	pthread_mutex_lock(&s->lock);
+	plan = need_plan(s, epoch);
+	if (plan)
+		*digest = digest_plan(&s->state.options, plan);
+	pthread_mutex_unlock(&s->lock);
+	return plan ? 0 : -ENOENT;
+}

@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Scores. They live on the host, whichever backend computes them: orders are drawn and
+ * announced from there, so a second copy on a device would only have to be kept equal.
+ */
+#include "scorer.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "loss.h"
+#include "shade/sched.h"
+
+_Static_assert((int)SHADE_SCORE_UNIFORM == (int)PADS_UNIFORM &&
+		       (int)SHADE_SCORE_REPLACEMENT == (int)PADS_REPLACEMENT &&
+		       (int)SHADE_SCORE_PAPER == (int)PADS_PAPER &&
+		       (int)SHADE_SCORE_PADS == (int)PADS_PADS &&
+		       (int)SHADE_SCORE_ECHO == (int)PADS_ECHO,
+	       "modes are passed on as they are");
+
+/* --- options ---------------------------------------------------------------------------- */
+
+void shade_scorer_defaults(struct shade_scorer_options *options)
+{
+	*options = (struct shade_scorer_options){
+		.size = sizeof(*options),
+		.mode = SHADE_SCORE_PADS,
+		.rep = 1,
+		.uses = 4,
+		.device = -1,
+	};
+}
+
+static bool in_range(double value, double from, double to)
+{
+	return value >= from && value <= to; /* false for a NaN */
+}
+
+static int check_mode(const struct shade_scorer_options *o)
+{
+	uint32_t repeats = o->max_repeats ? o->max_repeats : (uint32_t)fmax(2 * o->rep, 4);
+
+	if (!pads_mode_name((enum pads_mode)o->mode))
+		return score_fail(-EINVAL, "there is no mode %" PRIu32, o->mode);
+	if (o->mode == SHADE_SCORE_PADS && (uint64_t)repeats * o->samples < o->draws)
+		return score_fail(-EINVAL,
+				  "%" PRIu32 " samples at most %" PRIu32 " times each do not"
+				  " fill an epoch of %" PRIu32,
+				  o->samples, repeats, o->draws);
+	if (o->mode == SHADE_SCORE_ECHO && (!o->capacity || o->capacity > o->samples))
+		return score_fail(-EINVAL,
+				  "mode echo needs a capacity from 1 to %" PRIu32
+				  " samples, not %" PRIu32,
+				  o->samples, o->capacity);
+	return 0;
+}
+
+int scorer_check_options(struct shade_scorer_options *o)
+{
+	if (o->samples < 1 || o->samples > SCHED_SAMPLES_MAX)
+		return score_fail(-EINVAL, "samples are 1 to %u, not %" PRIu32, SCHED_SAMPLES_MAX,
+				  o->samples);
+	if (!o->draws)
+		o->draws = o->samples < SCHED_ORDER_MAX ? o->samples : SCHED_ORDER_MAX;
+	if (o->draws > SCHED_ORDER_MAX)
+		return score_fail(-EINVAL, "draws are at most %u, not %" PRIu32, SCHED_ORDER_MAX,
+				  o->draws);
+	if (!in_range(o->rep, 1, 1000))
+		return score_fail(-EINVAL, "rep is 1 to 1000, not %g", o->rep);
+	if (!in_range(o->uses, 1, 1000))
+		return score_fail(-EINVAL, "uses are 1 to 1000, not %g", o->uses);
+	if (!in_range(o->strength, 0, 1))
+		return score_fail(-EINVAL, "strength is 0 to 1, not %g", o->strength);
+	if (o->lookahead > 1)
+		return score_fail(-EINVAL, "lookahead is 0 or 1, not %" PRIu32, o->lookahead);
+	return check_mode(o);
+}
+
+/* --- life ------------------------------------------------------------------------------- */
+
+void scorer_state_free(struct scorer_state *state)
+{
+	free(state->scores);
+	pads_echo_free(&state->echo);
+	for (unsigned i = 0; i < PLANS; i++)
+		plan_free(&state->plans[i]);
+}
+
+static int open_device(struct shade_scorer *s, const struct device_ops *ops)
+{
+	float *table = malloc(SHADE_SCORE_BATCH_MAX * sizeof(*table));
+	char why[DEVICE_WHY_MAX] = "";
+	int rc = table ? 0 : -ENOMEM;
+
+	for (uint32_t rank = 0; table && rank < SHADE_SCORE_BATCH_MAX; rank++)
+		table[rank] = pads_rank_score(rank);
+	if (!rc)
+		rc = ops->open(&s->device, s->state.options.device, table, why);
+	free(table);
+	if (rc)
+		return score_fail(rc, "the CUDA device cannot be used: %s",
+				  *why ? why : strerror(-rc));
+	s->ops = ops;
+	return 0;
+}
+
+/* With `auto` only a device that answers is taken, and none is no error. */
+static int choose_backend(struct shade_scorer *s)
+{
+	bool must = s->state.options.backend == SHADE_SCORE_CUDA;
+	const struct device_ops *ops;
+	char why[DEVICE_WHY_MAX] = "";
+	int rc;
+
+	if (s->state.options.backend == SHADE_SCORE_CPU)
+		return 0;
+	if (s->state.options.backend > SHADE_SCORE_CUDA)
+		return score_fail(-EINVAL, "there is no backend %" PRIu32,
+				  s->state.options.backend);
+	rc = module_open(&ops);
+	if (rc)
+		return must ? rc : 0;
+	if (ops->count(why) <= 0)
+		return must ? score_fail(-ENODEV,
+					 "backend cuda was asked for, but no CUDA device answers"
+					 " (%s)",
+					 why)
+			    : 0;
+	rc = open_device(s, ops);
+	return must ? rc : 0;
+}
+
+int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_options *options)
+{
+	struct shade_scorer *s;
+	int rc;
+
+	if (options->size != sizeof(*options))
+		return score_fail(-EINVAL,
+				  "the options have %" PRIu32 " bytes, not %zu: header and"
+				  " library do not fit together",
+				  options->size, sizeof(*options));
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return score_fail(-ENOMEM, "out of memory");
+	pthread_mutex_init(&s->lock, NULL);
+	s->state.options = *options;
+	rc = scorer_check_options(&s->state.options);
+	if (!rc) {
+		s->state.scores = malloc(s->state.options.samples * sizeof(*s->state.scores));
+		rc = s->state.scores ? 0 : score_fail(-ENOMEM, "out of memory");
+	}
+	for (uint32_t id = 0; !rc && id < options->samples; id++)
+		s->state.scores[id] = -1;
+	if (!rc)
+		rc = choose_backend(s);
+	if (rc) {
+		shade_scorer_destroy(s);
+		return rc;
+	}
+	*out = s;
+	return 0;
+}
+
+void shade_scorer_destroy(struct shade_scorer *s)
+{
+	if (!s)
+		return;
+	if (s->ops)
+		s->ops->close(s->device);
+	scorer_state_free(&s->state);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+const char *shade_scorer_backend(const struct shade_scorer *s)
+{
+	return s->ops ? "cuda" : "cpu";
+}
+
+/* --- the device --------------------------------------------------------------------------- */
+
+/* The last visit wins, so the sequence matters. */
+static void apply(struct shade_scorer *s, const uint32_t *ids, const float *scores, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		s->state.scores[ids[i]] = scores[i];
+}
+
+int scorer_drain(struct shade_scorer *s, bool wait)
+{
+	struct device_result result;
+	char why[DEVICE_WHY_MAX] = "";
+	int rc = 0;
+
+	if (s->device_lost)
+		return score_fail(-EIO, "the CUDA device has failed before");
+	while (s->ops && (rc = s->ops->take(s->device, wait, &result, why)) > 0) {
+		if (result.faults) {
+			s->left_out++;
+			s->faults |= result.faults;
+			continue;
+		}
+		apply(s, result.ids, result.scores, result.count);
+	}
+	if (rc >= 0)
+		return 0;
+	s->device_lost = true;
+	return score_fail(-EIO, "the CUDA device has failed: %s", why);
+}
+
+/* Tells of batches that were left out, once. */
+static int tell_left_out(struct shade_scorer *s)
+{
+	uint32_t left_out = s->left_out, faults = s->faults;
+
+	s->left_out = s->faults = 0;
+	if (!left_out)
+		return 0;
+	if (faults & DEVICE_FAULT_NAN)
+		return score_fail(-EINVAL,
+				  "%" PRIu32 " batches were left out: a loss is not a number",
+				  left_out);
+	return score_fail(-ERANGE, "%" PRIu32 " batches were left out: a label is not a class",
+			  left_out);
+}
+
+int shade_scorer_sync(struct shade_scorer *s)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = scorer_drain(s, true);
+	if (!rc)
+		rc = tell_left_out(s);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static int submit(struct shade_scorer *s, const struct shade_score_batch *batch)
+{
+	char why[DEVICE_WHY_MAX] = "";
+	int rc;
+
+	if (!s->ops)
+		return score_fail(-ENOTSUP, "backend cpu takes no device memory");
+	rc = scorer_drain(s, false);
+	if (rc)
+		return rc;
+	rc = s->ops->submit(s->device, batch, why);
+	if (rc == -EAGAIN)
+		return score_fail(rc,
+				  "%d batches are in flight on the device; this one is not"
+				  " scored",
+				  DEVICE_IN_FLIGHT_MAX);
+	if (rc == -EIO)
+		s->device_lost = true;
+	return rc ? score_fail(rc, "the CUDA device has failed: %s", why) : 0;
+}
+
+/* --- batches ------------------------------------------------------------------------------ */
+
+static int check_ids(const struct shade_scorer *s, const uint32_t *ids, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (ids[i] >= s->state.options.samples)
+			return score_fail(-ERANGE,
+					  "there is no sample %" PRIu32 " (entry %" PRIu32
+					  " of the batch), only %" PRIu32,
+					  ids[i], i, s->state.options.samples);
+	return 0;
+}
+
+static int check_batch(const struct shade_scorer *s, const struct shade_score_batch *b)
+{
+	if (b->size != sizeof(*b))
+		return score_fail(-EINVAL,
+				  "the batch has %" PRIu32 " bytes, not %zu: header and"
+				  " library do not fit together",
+				  b->size, sizeof(*b));
+	if (b->count < 1 || b->count > SHADE_SCORE_BATCH_MAX)
+		return score_fail(-EINVAL, "a batch has 1 to %u samples, not %" PRIu32,
+				  SHADE_SCORE_BATCH_MAX, b->count);
+	if (!b->ids || (b->logits ? !b->labels : !b->losses) || b->memory > SHADE_SCORE_DEVICE)
+		return score_fail(-EINVAL, "the batch lacks ids, labels or losses");
+	if (b->logits && (b->dtype > SHADE_SCORE_BF16 || b->classes < 1 ||
+			  (b->label_bytes != 4 && b->label_bytes != 8) ||
+			  (b->row_stride && b->row_stride < b->classes)))
+		return score_fail(-EINVAL, "the shape or type of the logits makes no sense");
+	return check_ids(s, b->ids, b->count);
+}
+
+static int check_labels(const struct shade_score_batch *b)
+{
+	for (uint32_t i = 0; i < b->count; i++) {
+		int64_t label = loss_label(b, i);
+
+		if (label < 0 || label >= b->classes)
+			return score_fail(-ERANGE,
+					  "the label of entry %" PRIu32 " (sample %" PRIu32
+					  ") is %" PRId64 ", of %" PRIu32 " classes",
+					  i, b->ids[i], label, b->classes);
+	}
+	return 0;
+}
+
+/* Losses that can be ranked: -0 becomes 0. `to` may be `from`. */
+static int clean_losses(const struct shade_score_batch *b, const float *from, float *to)
+{
+	for (uint32_t i = 0; i < b->count; i++) {
+		if (isnan(from[i]))
+			return score_fail(-EINVAL,
+					  "the loss of entry %" PRIu32 " (sample %" PRIu32
+					  ") is not a number",
+					  i, b->ids[i]);
+		to[i] = from[i] + 0.0f;
+	}
+	return 0;
+}
+
+/* `losses` and `scores` are room for the batch. */
+static int score_on_host(struct shade_scorer *s, const struct shade_score_batch *b, float *losses,
+			 float *scores)
+{
+	/* Earlier batches are earlier visits. */
+	int rc = scorer_drain(s, true);
+
+	if (!rc && b->logits)
+		rc = check_labels(b);
+	if (!rc && b->logits)
+		loss_rows(b, losses);
+	if (!rc)
+		rc = clean_losses(b, b->logits ? losses : b->losses, losses);
+	if (rc)
+		return rc;
+	rc = pads_rank_batch(losses, b->count, scores);
+	if (rc)
+		return score_fail(rc, "out of memory");
+	apply(s, b->ids, scores, b->count);
+	if (b->losses_out)
+		memcpy(b->losses_out, losses, b->count * sizeof(*losses));
+	if (b->scores_out)
+		memcpy(b->scores_out, scores, b->count * sizeof(*scores));
+	return 0;
+}
+
+static int update(struct shade_scorer *s, const struct shade_score_batch *b)
+{
+	float *room;
+	int rc = check_batch(s, b);
+
+	if (rc)
+		return rc;
+	if (b->memory == SHADE_SCORE_DEVICE)
+		return submit(s, b);
+	room = malloc(2 * (size_t)b->count * sizeof(*room));
+	if (!room)
+		return score_fail(-ENOMEM, "out of memory");
+	rc = score_on_host(s, b, room, room + b->count);
+	free(room);
+	return rc;
+}
+
+int shade_scorer_update_batch(struct shade_scorer *s, const struct shade_score_batch *batch)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = update(s, batch);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int shade_scorer_update(struct shade_scorer *s, const uint32_t *ids, const float *losses,
+			uint32_t count, float *scores_out)
+{
+	struct shade_score_batch batch = {
+		.size = sizeof(batch),
+		.count = count,
+		.ids = ids,
+		.losses = losses,
+		.scores_out = scores_out,
+	};
+
+	return shade_scorer_update_batch(s, &batch);
+}
+
+static int merge(struct shade_scorer *s, const uint32_t *ids, const float *scores, uint32_t count)
+{
+	int rc = check_ids(s, ids, count);
+
+	for (uint32_t i = 0; !rc && i < count; i++)
+		if (!isfinite(scores[i]) || scores[i] < 0)
+			rc = score_fail(-EINVAL, "the score of sample %" PRIu32 " is %g", ids[i],
+					(double)scores[i]);
+	if (!rc)
+		rc = scorer_drain(s, true);
+	if (!rc)
+		apply(s, ids, scores, count);
+	return rc;
+}
+
+int shade_scorer_merge(struct shade_scorer *s, const uint32_t *ids, const float *scores,
+		       uint32_t count)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = merge(s, ids, scores, count);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int shade_scorer_scores(struct shade_scorer *s, float *scores)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = scorer_drain(s, true);
+	if (!rc)
+		memcpy(scores, s->state.scores, s->state.options.samples * sizeof(*scores));
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}

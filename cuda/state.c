@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The state as bytes: little endian, a head, arrays, and a fingerprint of it all. Loading fills
+ * a state of its own and looks at every value before anything of the scorer changes.
+ *
+ *     "SHADESCR", u32 version, u32 samples, u64 seed, u32 mode, lookahead, draws,
+ *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength,
+ *     echo: u64 introduced, u32 next_due, u32 count, then count of (u32 id, u32 due),
+ *     f32 scores[samples], u32 plans, then each plan:
+ *       u64 epoch, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
+ *     u64 fingerprint
+ */
+#include <endian.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scorer.h"
+
+#define MAGIC "SHADESCR"
+#define VERSION 1u
+#define FINGERPRINT_SEED 0x5ade
+
+enum { PART_RESIDENT = 1, PART_ORDER = 2 };
+
+/* --- bytes ---------------------------------------------------------------------------- */
+
+/* Writes as far as there is room, and counts in any case. */
+struct writer {
+	unsigned char *to;
+	uint64_t room, used;
+};
+
+static void put(struct writer *w, const void *bytes, size_t size)
+{
+	if (size <= w->room && w->used <= w->room - size)
+		memcpy(w->to + w->used, bytes, size);
+	w->used += size;
+}
+
+static void put_u32(struct writer *w, uint32_t value)
+{
+	value = htole32(value);
+	put(w, &value, sizeof(value));
+}
+
+static void put_u64(struct writer *w, uint64_t value)
+{
+	value = htole64(value);
+	put(w, &value, sizeof(value));
+}
+
+static void put_f64(struct writer *w, double value)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	put_u64(w, bits);
+}
+
+/* An array of 32-bit values, whatever they are. */
+static void put_array(struct writer *w, const void *values, size_t count)
+{
+	const unsigned char *from = values;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t value;
+
+		memcpy(&value, from + i * sizeof(value), sizeof(value));
+		put_u32(w, value);
+	}
+}
+
+struct reader {
+	const unsigned char *from;
+	uint64_t left;
+	bool failed; /* something was read beyond the end */
+};
+
+static void get(struct reader *r, void *bytes, size_t size)
+{
+	if (r->failed || size > r->left) {
+		r->failed = true;
+		memset(bytes, 0, size);
+		return;
+	}
+	memcpy(bytes, r->from, size);
+	r->from += size;
+	r->left -= size;
+}
+
+static uint32_t get_u32(struct reader *r)
+{
+	uint32_t value;
+
+	get(r, &value, sizeof(value));
+	return le32toh(value);
+}
+
+static uint64_t get_u64(struct reader *r)
+{
+	uint64_t value;
+
+	get(r, &value, sizeof(value));
+	return le64toh(value);
+}
+
+static double get_f64(struct reader *r)
+{
+	uint64_t bits = get_u64(r);
+	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+/* A new array of 32-bit values; NULL without memory, or if there are not so many. */
+static void *get_array(struct reader *r, size_t count)
+{
+	unsigned char *values;
+
+	if (r->failed || count > r->left / 4) {
+		r->failed = true;
+		return NULL;
+	}
+	values = malloc(count * 4 + 1);
+	for (size_t i = 0; values && i < count; i++) {
+		uint32_t value = get_u32(r);
+
+		memcpy(values + i * 4, &value, sizeof(value));
+	}
+	return values;
+}
+
+/* --- saving --------------------------------------------------------------------------- */
+
+static void save_options(struct writer *w, const struct shade_scorer_options *o)
+{
+	put(w, MAGIC, 8);
+	put_u32(w, VERSION);
+	put_u32(w, o->samples);
+	put_u64(w, o->seed);
+	put_u32(w, o->mode);
+	put_u32(w, o->lookahead);
+	put_u32(w, o->draws);
+	put_u32(w, o->max_repeats);
+	put_u32(w, o->cover_epochs);
+	put_u32(w, o->capacity);
+	put_f64(w, o->rep);
+	put_f64(w, o->uses);
+	put_f64(w, o->strength);
+}
+
+static void save_plan(struct writer *w, const struct shade_scorer_options *o,
+		      const struct plan *plan)
+{
+	put_u64(w, plan->epoch);
+	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0));
+	put_array(w, plan->scores, o->samples);
+	for (size_t i = 0; plan->resident && i < plan_words(o); i++)
+		put_u64(w, plan->resident[i]);
+	if (plan->order)
+		put_array(w, plan->order, o->draws);
+}
+
+static void save_state(struct writer *w, const struct scorer_state *state)
+{
+	uint32_t plans = 0;
+
+	save_options(w, &state->options);
+	put_u64(w, state->echo.introduced);
+	put_u32(w, state->echo.next_due);
+	put_u32(w, state->echo.use_count);
+	put_array(w, state->echo.uses, (size_t)state->echo.use_count * 2);
+	put_array(w, state->scores, state->options.samples);
+	for (unsigned i = 0; i < PLANS; i++)
+		plans += state->plans[i].drawn;
+	put_u32(w, plans);
+	for (unsigned i = 0; i < PLANS; i++)
+		if (state->plans[i].drawn)
+			save_plan(w, &state->options, &state->plans[i]);
+}
+
+int64_t shade_scorer_save(struct shade_scorer *s, void *buffer, uint64_t room)
+{
+	struct writer w = { .to = buffer, .room = buffer ? room : 0 };
+	bool fits;
+
+	pthread_mutex_lock(&s->lock);
+	/* Scores that a lost device still had are lost with it; the rest can be saved. */
+	(void)scorer_drain(s, true);
+	save_state(&w, &s->state);
+	pthread_mutex_unlock(&s->lock);
+	fits = w.used + 8 <= w.room;
+	put_u64(&w, fits ? score_hash(FINGERPRINT_SEED, buffer, w.used) : 0);
+	if (buffer && !fits)
+		return score_fail(-ENOSPC, "the state has %" PRIu64 " bytes", w.used);
+	return (int64_t)w.used;
+}
+
+/* --- loading -------------------------------------------------------------------------- */
+
+static int say_bad(const char *what)
+{
+	return score_fail(-EINVAL, "this is not a usable scorer state: %s", what);
+}
+
+/* Why an array is not there. */
+static int say_missing(const struct reader *r)
+{
+	return r->failed ? say_bad("it is cut off") : score_fail(-ENOMEM, "out of memory");
+}
+
+static int load_options(struct reader *r, struct shade_scorer_options *o)
+{
+	uint32_t samples = o->samples, draws = o->draws;
+	char magic[8];
+
+	get(r, magic, sizeof(magic));
+	if (memcmp(magic, MAGIC, sizeof(magic)))
+		return say_bad("it does not begin like one");
+	if (get_u32(r) != VERSION)
+		return say_bad("it is of a version that is not known here");
+	o->samples = get_u32(r);
+	o->seed = get_u64(r);
+	o->mode = get_u32(r);
+	o->lookahead = get_u32(r);
+	o->draws = get_u32(r);
+	o->max_repeats = get_u32(r);
+	o->cover_epochs = get_u32(r);
+	o->capacity = get_u32(r);
+	o->rep = get_f64(r);
+	o->uses = get_f64(r);
+	o->strength = get_f64(r);
+	if (r->failed)
+		return say_bad("it is cut off");
+	if (o->samples != samples || o->draws != draws)
+		return score_fail(-EINVAL,
+				  "the state is of %" PRIu32 " samples and %" PRIu32
+				  " draws, the scorer of %" PRIu32 " and %" PRIu32,
+				  o->samples, o->draws, samples, draws);
+	return scorer_check_options(o);
+}
+
+static bool scores_are_sound(const float *scores, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (!isfinite(scores[i]) || (scores[i] < 0 && scores[i] != -1))
+			return false;
+	return true;
+}
+
+static int load_scores(struct reader *r, uint32_t samples, float **scores)
+{
+	*scores = get_array(r, samples);
+	if (!*scores)
+		return say_missing(r);
+	return scores_are_sound(*scores, samples) ? 0 : say_bad("a score is none");
+}
+
+static int load_echo(struct reader *r, struct scorer_state *state)
+{
+	state->echo.introduced = get_u64(r);
+	state->echo.next_due = get_u32(r);
+	state->echo.use_count = get_u32(r);
+	state->echo.uses = get_array(r, (size_t)state->echo.use_count * 2);
+	if (!state->echo.uses) {
+		state->echo.use_count = 0;
+		return say_missing(r);
+	}
+	if (state->options.mode == SHADE_SCORE_ECHO &&
+	    !plan_echo_is_sound(&state->options, &state->echo))
+		return say_bad("the uses that are due make no sense");
+	return 0;
+}
+
+static int load_bitmap(struct reader *r, const struct shade_scorer_options *o, uint64_t **bitmap)
+{
+	size_t words = plan_words(o);
+
+	if (r->failed || words > r->left / 8)
+		return say_bad("it is cut off");
+	*bitmap = malloc(words * sizeof(**bitmap));
+	if (!*bitmap)
+		return score_fail(-ENOMEM, "out of memory");
+	for (size_t i = 0; i < words; i++)
+		(*bitmap)[i] = get_u64(r);
+	return 0;
+}
+
+static int load_plan(struct reader *r, const struct shade_scorer_options *o, struct plan *plan)
+{
+	uint32_t parts;
+	int rc;
+
+	plan->epoch = get_u64(r);
+	parts = get_u32(r);
+	plan->drawn = true;
+	if (!(parts & PART_ORDER) != (o->mode == SHADE_SCORE_PAPER) ||
+	    parts > (PART_RESIDENT | PART_ORDER))
+		return say_bad("an order is missing");
+	rc = load_scores(r, o->samples, &plan->scores);
+	if (!rc && parts & PART_RESIDENT)
+		rc = load_bitmap(r, o, &plan->resident);
+	if (rc || !(parts & PART_ORDER))
+		return rc;
+	plan->order = get_array(r, o->draws);
+	if (!plan->order)
+		return say_missing(r);
+	for (uint32_t i = 0; i < o->draws; i++)
+		if (plan->order[i] >= o->samples)
+			return say_bad("an order has an id that is out of range");
+	return 0;
+}
+
+static int load_state(struct reader *r, struct scorer_state *state)
+{
+	uint32_t plans;
+	int rc = load_options(r, &state->options);
+
+	if (!rc)
+		rc = load_echo(r, state);
+	if (!rc)
+		rc = load_scores(r, state->options.samples, &state->scores);
+	if (rc)
+		return rc;
+	plans = get_u32(r);
+	if (r->failed || plans > PLANS)
+		return say_bad("it has too many orders, or is cut off");
+	for (uint32_t i = 0; !rc && i < plans; i++)
+		rc = load_plan(r, &state->options, &state->plans[i]);
+	if (!rc && plans == 2 && state->plans[1].epoch != state->plans[0].epoch + 1)
+		rc = say_bad("its orders do not follow each other");
+	if (!rc && r->left)
+		rc = say_bad("it is too long");
+	return rc;
+}
+
+static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
+{
+	struct reader r = { .from = buffer, .left = size - 8 };
+	struct scorer_state state = { .options = s->state.options };
+	uint64_t fingerprint;
+	int rc = load_state(&r, &state);
+
+	memcpy(&fingerprint, (const unsigned char *)buffer + size - 8, 8);
+	if (!rc && le64toh(fingerprint) != score_hash(FINGERPRINT_SEED, buffer, size - 8))
+		rc = say_bad("its fingerprint is wrong");
+	if (rc) {
+		scorer_state_free(&state);
+		return rc;
+	}
+	/* What is in flight belongs to the state that goes. */
+	(void)scorer_drain(s, true);
+	scorer_state_free(&s->state);
+	s->state = state;
+	return 0;
+}
+
+int shade_scorer_load(struct shade_scorer *s, const void *buffer, uint64_t size)
+{
+	int rc;
+
+	if (!buffer || size < 8)
+		return say_bad("it is cut off");
+	pthread_mutex_lock(&s->lock);
+	rc = load(s, buffer, size);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * libshade-score: how important each sample is, and which samples an epoch reads. For C99 and
+ * C++; plain types only, so that ctypes and other bindings can call it as it is.
+ *
+ * A training does this, with the same seed and options on every rank:
+ *
+ *     shade_scorer_begin(s, epoch, resident)         an epoch begins: its order is drawn
+ *     n = shade_scorer_order(s, epoch, rank, world, ids, room)         what this rank reads
+ *     shade_scorer_update(s, ids, losses, count, NULL)                 after every batch
+ *
+ * Score: a loss that is k-th within its batch, 0 the smallest, gives ln(k + 10). Equal losses
+ * rank by their position; the last visit of a sample wins, within a batch as well.
+ *
+ * Lookahead: with options.lookahead 0 begin(e) draws the order of e, from the scores at that
+ * moment. With 1 it draws that of e + 1, so that order(e + 1) can be announced while e runs and
+ * eviction is exact; the order of e itself was drawn by begin(e - 1). Only the first begin()
+ * draws both. What was drawn stays: later updates do not change it, another begin() of the same
+ * epoch neither. The orders of the epoch that was begun last and of the one after it are kept.
+ *
+ * Several ranks: all draw the same whole order and take exact parts of it, if scores and
+ * `resident` are the same on all. So gather what every rank's update gave, and merge() all of
+ * it, one's own included, in the sequence of ranks on every rank; and let one rank read the
+ * residency and hand it to the others. shade_scorer_digest() tells whether that went well.
+ * (Mode paper is SHADE's own: there each rank draws for itself.)
+ *
+ * Calls return 0 or a count, or a negative errno and then change nothing; shade_score_error()
+ * has the sentence. A scorer may be used by several threads; calls take turns.
+ *   -EINVAL  a value that makes no sense: a loss that is not a number, a bad state
+ *   -ERANGE  an id, a label or a rank that is out of range
+ *   -ENOENT  an epoch that was not begun
+ *   -ENOSPC  the array is too small
+ *   -EAGAIN  too many batches are in flight on the device
+ *   -ENODEV  backend cuda where no device answers
+ *   -EIO     the device failed; the scorer can be saved and destroyed, no more
+ *   -ENOTSUP something that this backend or mode does not have
+ *   -ENOMEM
+ */
+#ifndef SHADE_SCORE_H
+#define SHADE_SCORE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SHADE_SCORE_BATCH_MAX 65536u /* samples of one batch */
+
+struct shade_scorer;
+
+enum shade_score_mode {
+	SHADE_SCORE_UNIFORM = 0,     /* a fresh permutation: what loaders do today */
+	SHADE_SCORE_REPLACEMENT = 1, /* uniform, with replacement */
+	SHADE_SCORE_PAPER = 2,	     /* SHADE's own procedure, for comparison */
+	SHADE_SCORE_PADS = 3,	     /* importance and residency, within bounds; the default */
+	SHADE_SCORE_ECHO = 4	     /* each fetched sample is used several times while resident */
+};
+
+enum shade_score_backend {
+	SHADE_SCORE_AUTO = 0, /* cuda where a device answers, else cpu */
+	SHADE_SCORE_CPU = 1,
+	SHADE_SCORE_CUDA = 2
+};
+
+enum shade_score_dtype { SHADE_SCORE_F32 = 0, SHADE_SCORE_F16 = 1, SHADE_SCORE_BF16 = 2 };
+
+/* Where the arrays of a batch are. A scorer of backend cuda takes both. */
+enum shade_score_memory { SHADE_SCORE_HOST = 0, SHADE_SCORE_DEVICE = 1 };
+
+/* Fill in with shade_scorer_defaults(), then set `samples` and what else is wanted. */
+struct shade_scorer_options {
+	uint32_t size;	       /* sizeof(struct shade_scorer_options) */
+	uint32_t samples;      /* the ids are 0 to samples - 1 */
+	uint64_t seed;	       /* 0 */
+	uint32_t mode;	       /* SHADE_SCORE_PADS */
+	uint32_t backend;      /* SHADE_SCORE_AUTO */
+	uint32_t lookahead;    /* 0 or 1; 0 */
+	uint32_t draws;	       /* entries of a whole epoch; 0: as many as samples */
+	double rep;	       /* paper, pads: times a drawn resident comes, 1 to 1000; 1 */
+	double uses;	       /* echo: mean uses of a fetched sample, 1 to 1000; 4 */
+	double strength;       /* echo: how far uses grow with importance, 0 to 1; 0 */
+	uint32_t max_repeats;  /* pads: entries of one sample in an epoch; 0: 2 rep, at least 4 */
+	uint32_t cover_epochs; /* pads: every sample comes once in so many epochs; 0: 5 */
+	uint32_t capacity;     /* echo: samples that the cache holds; must be given there */
+	int32_t device;	       /* cuda: its number; -1: the caller's current one */
+};
+
+/* One batch, for shade_scorer_update_batch(). Zero what is not used. */
+struct shade_score_batch {
+	uint32_t size;	     /* sizeof(struct shade_score_batch) */
+	uint32_t count;	     /* samples: 1 to SHADE_SCORE_BATCH_MAX */
+	const uint32_t *ids; /* always in host memory; copied before the call returns */
+	uint32_t memory;     /* enum shade_score_memory, of everything below */
+	uint32_t dtype;	     /* of the logits, enum shade_score_dtype */
+	const void *logits;  /* count rows of `classes`; NULL: `losses` are given instead */
+	uint64_t row_stride; /* elements from one row to the next; 0: `classes` */
+	uint32_t classes;
+	uint32_t label_bytes; /* 4: labels are int32_t; 8: int64_t */
+	const void *labels;   /* the right class of each row */
+	const float *losses;  /* only if `logits` is NULL */
+	float *losses_out;    /* may be NULL; else the cross-entropies */
+	float *scores_out;    /* may be NULL; else the scores */
+	void *stream;	      /* device memory: the cudaStream_t that orders all of this */
+};
+
+/* "0.1.0" */
+const char *shade_score_version(void);
+/* Why the last call of this thread failed: one sentence, without a full stop. Never NULL. */
+const char *shade_score_error(void);
+
+void shade_scorer_defaults(struct shade_scorer_options *options);
+int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_options *options);
+void shade_scorer_destroy(struct shade_scorer *s);
+/* "cpu" or "cuda". */
+const char *shade_scorer_backend(const struct shade_scorer *s);
+
+/* Scores a batch by its losses, in host memory. `scores_out` may be NULL. A loss that is not a
+ * number: -EINVAL, and nothing of the batch is taken. An infinite one ranks as it compares. */
+int shade_scorer_update(struct shade_scorer *s, const uint32_t *ids, const float *losses,
+			uint32_t count, float *scores_out);
+
+/* The same by logits, or with arrays in device memory. The latter returns at once: everything
+ * happens in the order of the stream, the inputs must stay until that has come so far, and the
+ * outputs are device memory. A bad loss or label is then found later: the batch is left out
+ * and shade_scorer_sync() says so. */
+int shade_scorer_update_batch(struct shade_scorer *s, const struct shade_score_batch *batch);
+
+/* Waits for the batches that are in flight on the device. -EINVAL or -ERANGE: batches were left
+ * out since the last sync, and why; all others are taken. Everything below waits by itself. */
+int shade_scorer_sync(struct shade_scorer *s);
+
+/* Scores from other ranks: finite, 0 or more. */
+int shade_scorer_merge(struct shade_scorer *s, const uint32_t *ids, const float *scores,
+		       uint32_t count);
+/* All scores, by id; -1: never scored. `scores` has room for all samples. */
+int shade_scorer_scores(struct shade_scorer *s, float *scores);
+
+/* `epoch` begins: draws, see above. `resident`: a bit for each sample, the first one the lowest
+ * bit of the first byte, (samples + 7) / 8 bytes as in MNT/.shade/resident; NULL: none is. */
+int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident);
+
+/* How many entries that part of an order has; 0: there is no such part. */
+uint32_t shade_scorer_length(const struct shade_scorer *s, uint32_t rank, uint32_t world);
+/* That part of the order of an epoch that was drawn. Returns its length. */
+int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint32_t world,
+			   uint32_t *ids, uint64_t room);
+/* For each id the factor of its loss that keeps the gradient over that epoch unbiased. Modes
+ * pads, uniform and replacement; others -ENOTSUP. */
+int shade_scorer_weights(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids,
+			 float *weights, uint32_t count);
+/* A number that is the same on two ranks if their orders of `epoch` were drawn from the same
+ * scores, residency, seed and options. */
+int shade_scorer_digest(struct shade_scorer *s, uint64_t epoch, uint64_t *digest);
+
+/* The whole state. Returns its bytes; writes them if `room` is enough, -ENOSPC if not. With
+ * buffer NULL only tells how many. */
+int64_t shade_scorer_save(struct shade_scorer *s, void *buffer, uint64_t room);
+/* Makes this scorer what the saved one was, its options but for backend and device included.
+ * `samples` must be the same. Anything can be given: what is no state is refused. */
+int shade_scorer_load(struct shade_scorer *s, const void *buffer, uint64_t size);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

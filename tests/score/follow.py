@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""shade-score follow against a real mount: follow.py SHADEFS SLOWFS SHADE_SCORE."""
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
+from common import Shade, make_tree, read, run_tests, scratch, wait_until  # noqa: E402
+
+SHADE_SCORE = sys.argv[3]
+COUNT = 120
+
+
+def loss_of(epoch, number):
+    """Any fixed numbers."""
+    return ((number * 7919 + epoch * 31) % 1009) / 100
+
+
+class Follow:
+    """The helper, fed as a training would."""
+
+    def __init__(self, fs, *options):
+        self.orders = tempfile.mkdtemp(prefix="orders-", dir=scratch)
+        self.process = subprocess.Popen(
+            [SHADE_SCORE, "follow", fs.path, "--orders", self.orders, *map(str, options)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def write(self, data):
+        self.process.stdin.write(data.encode() if isinstance(data, str) else data)
+        self.process.stdin.flush()
+
+    def order(self, epoch):
+        path = os.path.join(self.orders, f"order.{epoch}")
+        wait_until(lambda: os.path.exists(path), f"the order of epoch {epoch}")
+        with open(path) as file:
+            return [int(line) for line in file]
+
+    def end(self):
+        out, errors = self.process.communicate(timeout=60)
+        assert self.process.returncode == 0 and not errors, (self.process.returncode, errors)
+        return out.decode().splitlines()
+
+    def refused(self, *words):
+        _, errors = self.process.communicate(timeout=60)
+        assert self.process.returncode == 2 and errors.count(b"\n") == 1, errors
+        for word in words:
+            assert word in errors.decode(), errors
+
+
+def mount():
+    root, contents = make_tree(COUNT, size=16000)
+    fs = Shade(root, capacity="1M", inflight="128K")
+    paths = {number: path for path, number in fs.samples().items()}
+    return fs, contents, paths
+
+
+def scores_of(fs):
+    with open(fs.at(".shade", "scores")) as file:
+        return [float(line.split("\t")[1]) for line in file]
+
+
+def expect(scores, epoch, ids):
+    """What a batch makes of the scores, computed apart."""
+    ranked = sorted(range(len(ids)), key=lambda place: (loss_of(epoch, ids[place]), place))
+    fresh = [0.0] * len(ids)
+    for rank, place in enumerate(ranked):
+        fresh[place] = math.log(rank + 10)
+    for number, score in zip(ids, fresh):
+        scores[number] = score
+
+
+def train(fs, contents, paths, helper, epoch, scores, binary=False):
+    order = helper.order(epoch)
+    for begin in range(0, len(order), 32):
+        ids = order[begin:begin + 32]
+        for number in ids:
+            assert read(fs.at(paths[number])) == contents[paths[number]]
+        if binary:
+            helper.write(b"".join(struct.pack("<QIf", epoch, i, loss_of(epoch, i)) for i in ids)
+                         + struct.pack("<QIf", epoch, 0xffffffff, 0))
+        else:
+            helper.write("".join(f"{epoch} {i} {loss_of(epoch, i)}\n" for i in ids) + "\n")
+        expect(scores, epoch, ids)
+    helper.write(struct.pack("<QIf", epoch, 0xfffffffe, 0) if binary else f"{epoch} end\n")
+
+
+def same_scores(fs, scores):
+    return all(abs(one - other) < 1e-5 for one, other in zip(scores_of(fs), scores))
+
+
+def training(lookahead, binary):
+    fs, contents, paths = mount()
+    options = ["--rep", 2, "--seed", 5, *(["--lookahead", 1] if lookahead else []),
+               *(["--binary"] if binary else [])]
+    helper = Follow(fs, *options)
+    scores = [-1.0] * COUNT
+    for epoch in range(3):
+        train(fs, contents, paths, helper, epoch, scores, binary)
+        ahead = helper.order(epoch + 1 + lookahead)
+        assert len(ahead) == COUNT, ahead
+        wait_until(lambda: same_scores(fs, scores), "all scores")
+        wait_until(lambda: fs.stats()["epoch"] == epoch + 1, "the next epoch")
+        assert fs.stats()["order_ahead"] == COUNT * (1 + lookahead), fs.stats()
+    with open(fs.at(".shade", "order")) as file:
+        shown = [int(line) for line in file]
+    assert shown[:COUNT] == helper.order(3)
+    out = helper.end()
+    assert out == [f"order {epoch} {COUNT}" for epoch in range(4 + lookahead)], out
+    fs.end()
+
+
+def text_records():
+    training(0, False)
+
+
+def text_records_one_epoch_ahead():
+    training(1, False)
+
+
+def binary_records():
+    training(0, True)
+
+
+def residents_come_more_often():
+    root, _ = make_tree(COUNT, size=40000)
+    fs = Shade(root, capacity="1200K", inflight="128K")
+    helper = Follow(fs, "--rep", 4)
+    order = helper.order(0)
+    helper.write("".join(f"0 {i} 1\n" for i in order) + "\n")
+    wait_until(lambda: fs.stats()["scored"] == COUNT, "all scores")
+    fs.settle()
+    resident = fs.stats()["resident_samples"]
+    bits = read(fs.at(".shade", "resident"))
+    helper.write("0 end\n")
+    hits = sum(bits[i // 8] >> i % 8 & 1 for i in helper.order(1))
+    assert 10 < resident < COUNT / 3 and hits > 1.8 * resident, (resident, hits)
+    helper.end()
+    fs.end()
+
+
+def batches_by_number_and_epochs_that_rise():
+    """No blank lines and no ends: --batch, a rising epoch and the end of the input do it."""
+    fs, _, _ = mount()
+    helper = Follow(fs, "--batch", 10)
+    scores = [-1.0] * COUNT
+    ids = list(range(25))
+    for epoch in (0, 4):
+        helper.write("".join(f"{epoch} {i} {loss_of(epoch, i)}\n" for i in ids))
+        for begin in (0, 10, 20):
+            expect(scores, epoch, ids[begin:begin + 10])
+    out = helper.end()
+    assert out == [f"order {epoch} {COUNT}" for epoch in (0, 4, 5)], out
+    assert same_scores(fs, scores) and fs.stats()["epoch"] == 5, scores_of(fs)
+    expect(scores, 4, ids)  # in one batch they would be others
+    assert not same_scores(fs, scores)
+    fs.end()
+
+
+def bad_input():
+    fs, _, _ = mount()
+    for text, *words in (("0 1 2\nx\n", "input:2", "'x'"), ("0 1 nan\n", "input:1", "nan"),
+                         (f"0 {COUNT} 1\n", "input:1", "an id"), ("0 1\n", "missing"),
+                         ("0 1 1 1\n", "too much"), ("2 1 1\n1 1 1\n", "input:2", "is over"),
+                         ("0 end\n0 1 1\n", "input:2", "is over")):
+        helper = Follow(fs)
+        helper.write(text)
+        helper.refused(*words)
+    helper = Follow(fs, "--binary")
+    helper.write(struct.pack("<QIf", 0, 1, 1) + b"abc")
+    helper.refused("record:2", "cut off")
+    helper = Follow(fs, "--binary")
+    helper.write(struct.pack("<QIf", 0, COUNT, 1))
+    helper.refused("record:1", "an id")
+    fs.end()
+
+
+def killed_in_the_middle():
+    """The mount goes on serving, and takes the next helper."""
+    fs, contents, paths = mount()
+    helper = Follow(fs, "--batch", 8)
+    ids = helper.order(0)
+    helper.write("".join(f"0 {i} 1\n" for i in ids[:50]))
+    wait_until(lambda: fs.stats()["scored"] > 0, "scores have come")
+    helper.process.kill()
+    helper.process.communicate()
+    for number in ids:
+        assert read(fs.at(paths[number])) == contents[paths[number]]
+    scores = scores_of(fs)
+    helper = Follow(fs, "--epoch", 1)
+    helper.order(1)
+    helper.end()
+    assert scores_of(fs) == scores
+    fs.end()
+
+
+def daemon_gone():
+    fs, _, _ = mount()
+    helper = Follow(fs)
+    helper.order(0)
+    # Not while it fetches ahead: a daemon that is killed while it asks itself for a file is
+    # another matter than this helper's.
+    time.sleep(0.5)
+    fs.settle()
+    fs.process.kill()
+    fs.process.wait(60)
+    helper.write("0 1 1\n\n")
+    _, errors = helper.process.communicate(timeout=60)
+    assert helper.process.returncode == 1 and errors.count(b"\n") == 1, errors
+    assert b"is gone" in errors, errors
+
+
+run_tests([text_records, text_records_one_epoch_ahead, binary_records,
+           residents_come_more_often, batches_by_number_and_epochs_that_rise, bad_input, killed_in_the_middle, daemon_gone])
