@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""python -m shade run SCRIPT: runs a PyTorch script with shade's sampler and scores."""
+import argparse
+import os
+import runpy
+import sys
+from typing import Any, Dict, List, Optional
+
+from . import __version__
+from .scorer import MODES
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m shade",
+        description="Gives an unmodified PyTorch script shade's sampler and scores, and says on "
+                    "standard error what it changed.")
+    parser.add_argument("--version", action="version", version=f"shade {__version__}")
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    run = verbs.add_parser("run", help="run a script", description="Runs a script.")
+    run.add_argument("--mount", help="a shadefs; auto: where the files are; none: sample without "
+                                     "one (SHADE_MOUNT; auto)")
+    run.add_argument("--mode", choices=MODES, help="how orders are drawn (SHADE_MODE; pads)")
+    run.add_argument("--seed", type=int, help="of the draws (SHADE_SEED; 0)")
+    run.add_argument("--job", help="of several trainings on the mount (SHADE_JOB)")
+    run.add_argument("--rep", type=float, help="how often a resident that was drawn is repeated")
+    run.add_argument("--lookahead", type=int, choices=(0, 1),
+                     help="epochs that an order is announced ahead (1)")
+    run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module")
+    run.add_argument("script")
+    run.add_argument("arguments", nargs=argparse.REMAINDER)
+    return parser
+
+
+def _run(given: argparse.Namespace) -> int:
+    try:
+        from . import hook  # pylint: disable=import-outside-toplevel
+    except ImportError as failure:
+        print(f"shade: the hook needs PyTorch: {failure}", file=sys.stderr)
+        return 2
+    settings = hook.settings_from(os.environ)
+    named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job")
+             if getattr(given, name) is not None}
+    options: Dict[str, Any] = {name: getattr(given, name) for name in ("rep", "lookahead")
+                               if getattr(given, name) is not None}
+    try:
+        hook.install(settings._replace(**named, options=options))
+    except (OSError, ValueError) as failure:
+        print(f"shade: {failure}", file=sys.stderr)
+        return 2
+    sys.argv = [given.script, *given.arguments]
+    if given.module:
+        runpy.run_module(given.script, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(os.path.abspath(given.script))
+        runpy.run_path(given.script, run_name="__main__")
+    return 0
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """The command."""
+    return _run(_parser().parse_args(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

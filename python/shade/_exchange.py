@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What ranks tell each other when an epoch begins, so that all draw the same order."""
+import json
+import os
+from array import array
+from typing import Iterable, List, NamedTuple, Optional, Tuple
+
+
+class Scored(NamedTuple):
+    """Scores of one batch."""
+    batch: int  # its number within the epoch
+    ids: array
+    scores: array
+
+
+class News(NamedTuple):
+    """What one rank has to say."""
+    epoch: int  # the one that begins
+    mount: str  # which one it uses; "": none
+    resident: Optional[bytes]
+    scored: List[Scored]
+
+
+def pack(news: News) -> bytes:
+    """As bytes."""
+    head = json.dumps({"epoch": news.epoch, "mount": news.mount,
+                       "resident": None if news.resident is None else len(news.resident),
+                       "scored": [[entry.batch, len(entry.ids)] for entry in news.scored]})
+    parts = [len(head).to_bytes(8, "little"), head.encode(), news.resident or b""]
+    for entry in news.scored:
+        parts += [entry.ids.tobytes(), entry.scores.tobytes()]
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> News:
+    """Undoes that."""
+    at = 8 + int.from_bytes(data[:8], "little")
+    head = json.loads(data[8:at])
+
+    def take(size: int) -> bytes:
+        nonlocal at
+        at += size
+        return data[at - size:at]
+    resident = None if head["resident"] is None else take(head["resident"])
+    scored = [Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)))
+              for batch, count in head["scored"]]
+    return News(head["epoch"], head["mount"], resident, scored)
+
+
+def mount_name(path: str) -> str:
+    """The same for two processes if they use the same mount."""
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        boot = file.read().strip()
+    return f"{boot}:{os.stat(os.path.join(path, '.shade')).st_dev}"
+
+
+def common_resident(all_news: Iterable[News]) -> Optional[bytes]:
+    """What every rank has in memory. A rank without a mount has nothing."""
+    result: Optional[int] = None
+    length = 0
+    for news in all_news:
+        if news.resident is None:
+            return None
+        length = len(news.resident)
+        bits = int.from_bytes(news.resident, "little")
+        result = bits if result is None else result & bits
+    return None if result is None else result.to_bytes(length, "little")
+
+
+def in_sequence(all_news: List[News]) -> Iterable[Tuple[int, Scored]]:
+    """All scores with their ranks, in one sequence that is the same on all: the last wins."""
+    entries = [(entry.batch, rank, entry) for rank, news in enumerate(all_news)
+               for entry in news.scored]
+    return [(rank, entry) for _, rank, entry in sorted(entries, key=lambda e: e[:2])]
+
+
+def interleave(parts: List[array]) -> array:
+    """What a mount sees of ranks that read side by side."""
+    if len(parts) == 1:
+        return parts[0]
+    result = array("I")
+    shortest = min(map(len, parts))
+    for index in range(shortest):
+        result.extend(part[index] for part in parts)
+    for part in parts:
+        result.extend(part[shortest:])
+    return result

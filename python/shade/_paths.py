@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The files of a data set, by its index."""
+import os
+from collections.abc import Sequence
+from typing import Any, List, Optional
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, bytes, os.PathLike))
+
+
+def paths_of(data: Any) -> Optional[List[Any]]:
+    """One path for each index: of torchvision's folder data sets (`samples`, `imgs`: path and
+    class, or the path alone), Subset, ConcatDataset, or a list of paths. None if they cannot be
+    known."""
+    if _is_path(data):
+        raise TypeError("a list of paths or a data set is wanted, not one path")
+    for name in ("samples", "imgs"):
+        entries = getattr(data, name, None)
+        if not isinstance(entries, Sequence) or not len(entries) or len(entries) != len(data):
+            continue
+        first = entries[0]
+        if _is_path(first):
+            return list(entries)
+        if isinstance(first, Sequence) and len(first) and _is_path(first[0]):
+            return [entry[0] for entry in entries]
+    if hasattr(data, "dataset") and hasattr(data, "indices"):
+        inner = paths_of(data.dataset)
+        return None if inner is None else [inner[index] for index in data.indices]
+    if hasattr(data, "datasets"):
+        parts = [paths_of(part) for part in data.datasets]
+        if any(part is None for part in parts):
+            return None
+        return [path for part in parts if part is not None for path in part]
+    if isinstance(data, Sequence) and len(data) and _is_path(data[0]):
+        return list(data)
+    return None

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The sampler where there is torch: as its Sampler, with torch.distributed and devices."""
+import errno
+from array import array
+from collections import deque
+from typing import Any, Deque, List, Optional, Tuple
+
+import torch
+import torch.distributed
+import torch.utils.data
+
+from . import _batch, _libs
+from .sampler import Gather, Sampler
+from .scorer import Scorer
+from ._errors import ShadeError
+
+
+def all_gather(data: bytes) -> List[bytes]:
+    """torch.distributed's, for bytes of any length."""
+    world = torch.distributed.get_world_size()
+    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    size = torch.tensor([len(data)], dtype=torch.int64, device=device)
+    sizes = [torch.zeros_like(size) for _ in range(world)]
+    torch.distributed.all_gather(sizes, size)
+    lengths = [int(entry.item()) for entry in sizes]
+    own = torch.zeros(max(lengths), dtype=torch.uint8, device=device)
+    own[:len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
+    parts = [torch.zeros_like(own) for _ in range(world)]
+    torch.distributed.all_gather(parts, own)
+    return [bytes(part[:length].cpu().numpy()) for part, length in zip(parts, lengths)]
+
+
+class TorchSampler(Sampler, torch.utils.data.Sampler):
+    """What shade.Sampler() makes if the program uses torch."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._in_flight: Deque[Tuple[Any, int, array, Any, List[Any]]] = deque()
+        super().__init__(*args, **kwargs)
+
+    def _find_gather(self) -> Optional[Gather]:
+        if self._gather is not None:
+            return self._gather
+        if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+            return None
+        if torch.distributed.get_world_size() != self.world or \
+                torch.distributed.get_rank() != self.rank:
+            raise RuntimeError(
+                f"the sampler is rank {self.rank} of {self.world}, but torch.distributed is rank "
+                f"{torch.distributed.get_rank()} of {torch.distributed.get_world_size()}")
+        return all_gather
+
+    def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
+        if batch.device is None:
+            super()._score(number, ids, batch)
+            return
+        # On the device nothing waits: scores come back on the stream, and the mount gets them
+        # when a later batch finds them there.
+        scores = torch.empty(batch.samples, dtype=torch.float32, device=batch.device)
+        stream = torch.cuda.current_stream(batch.device)
+        fields = {**batch.fields, "scores_out": scores.data_ptr(), "stream": stream.cuda_stream}
+        self._update_on_device(self._ranker, ids, fields)
+        host = torch.empty(batch.samples, dtype=torch.float32, pin_memory=True)
+        host.copy_(scores, non_blocking=True)
+        event = torch.cuda.Event()
+        event.record(stream)
+        self._in_flight.append((event, number, ids, host, [*batch.keep, scores]))
+        while self._in_flight and self._in_flight[0][0].query():
+            self._land()
+
+    @staticmethod
+    def _update_on_device(scorer: Scorer, ids: array, fields: Any) -> None:
+        try:
+            scorer.update_batch(ids, **fields)
+        except ShadeError as failure:
+            if failure.errno != errno.EAGAIN:
+                raise
+            scorer.sync()
+            scorer.update_batch(ids, **fields)
+
+    def _land(self) -> None:
+        event, number, ids, host, _ = self._in_flight.popleft()
+        event.synchronize()
+        self._deliver(number, ids, _libs.as_floats(host))
+
+    def _drain(self) -> None:
+        while self._in_flight:
+            self._land()
+        if self._ranker.backend == "cuda":
+            try:
+                self._ranker.sync()
+            except ShadeError as failure:
+                self._warn("losses", f"batches were not scored: {failure}")

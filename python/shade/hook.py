@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""shade for a PyTorch script that must not be touched. install() changes three things of torch,
+and says on standard error what came of it:
+
+- a DataLoader that would draw at random (shuffle=True, RandomSampler, DistributedSampler) over
+  files on a shadefs gets a shade.Sampler;
+- the iterator of a DataLoader notes which samples the batch has that it hands out;
+- cross_entropy and nll_loss, while gradients are wanted, are computed a second time without
+  reduction, and those losses score that batch. What the script gets is the first result.
+
+Whatever goes wrong in here is reported; the script never sees it.
+"""
+import atexit
+import functools
+import inspect
+import os
+import sys
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+import torch.nn.functional
+import torch.utils.data
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from ._paths import paths_of
+from .mount import Mount
+from .sampler import Sampler
+
+LOSSES = ("cross_entropy", "nll_loss")
+
+
+class Settings(NamedTuple):
+    """What install() is told."""
+    mount: str = "auto"  # auto: where the files are; none: sample without one; or a path
+    mode: str = "pads"
+    seed: int = 0
+    job: Optional[str] = None
+    options: Dict[str, Any] = {}
+
+
+def settings_from(environment: Any) -> Settings:
+    """SHADE_MOUNT, SHADE_MODE, SHADE_SEED, SHADE_JOB."""
+    return Settings(environment.get("SHADE_MOUNT") or "auto",
+                    environment.get("SHADE_MODE") or "pads",
+                    int(environment.get("SHADE_SEED") or 0), environment.get("SHADE_JOB") or None)
+
+
+def _say(text: str) -> None:
+    print("shade:", text, file=sys.stderr, flush=True)
+
+
+class Loader:
+    """A DataLoader with our sampler."""
+
+    def __init__(self, number: int, sampler: Sampler) -> None:
+        self.number, self.sampler = number, sampler
+        self.batches = self.scored = 0
+
+
+class Batch:
+    """The one that was handed out last."""
+
+    def __init__(self, loader: Loader, ids: Any) -> None:
+        self.loader, self.ids, self.scored = loader, ids, False
+
+
+class Hook:
+    """What is changed, and how it was."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.loaders: List[Loader] = []
+        self.seen = 0
+        self.batch: Optional[Batch] = None
+        self.trouble: Optional[str] = None
+        self.process = os.getpid()
+        self.originals: List[Tuple[Any, str, Any]] = []
+
+    # --- changing torch
+
+    def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        """Puts make(original) in the place of an attribute."""
+        original = getattr(owner, name)
+        self.originals.append((owner, name, original))
+        setattr(owner, name, functools.wraps(original)(make(original)))
+
+    def install(self) -> None:
+        """Changes torch."""
+        self.replace(torch.utils.data.DataLoader, "__init__", self.make_init)
+        self.replace(_BaseDataLoaderIter, "__next__", self.make_next)
+        for name in LOSSES:
+            self.replace(torch.nn.functional, name, self.make_loss)
+
+    def uninstall(self) -> None:
+        """Puts everything back."""
+        while self.originals:
+            setattr(*self.originals.pop())
+
+    def guarded(self, work: Callable[[], None]) -> None:
+        """The script must not fail because of us."""
+        try:
+            work()
+        except Exception as failure:  # pylint: disable=broad-except
+            if self.trouble is None:
+                self.trouble = f"{type(failure).__name__}: {failure}"
+                _say(f"something failed, the script goes on without it: {self.trouble}")
+
+    # --- loaders
+
+    def make_init(self, original: Any) -> Any:
+        """DataLoader.__init__ that may be given our sampler."""
+        signature = inspect.signature(original)
+
+        def init(loader: Any, *args: Any, **kwargs: Any) -> None:
+            bound = signature.bind(loader, *args, **kwargs)
+            self.guarded(lambda: self.on_loader(bound.arguments))
+            original(*bound.args, **bound.kwargs)
+        return init
+
+    def on_loader(self, arguments: Dict[str, Any]) -> None:
+        """Changes the arguments of a DataLoader, or says why not."""
+        self.seen += 1
+        what = f"DataLoader {self.seen} ({type(arguments['dataset']).__name__})"
+        old, reason = _random_sampler(arguments)
+        sampler = None if reason else self.make_sampler(arguments["dataset"], old)
+        if isinstance(sampler, str):
+            reason, sampler = sampler, None
+        if sampler is None:
+            _say(f"{what} is left alone: {reason}")
+            return
+        _put_sampler(arguments, sampler)
+        if old is not None:
+            _follow_epochs(old, sampler)
+        self.loaders.append(Loader(self.seen, sampler))
+        old_name = type(old).__name__ if old is not None else "shuffle=True"
+        place = sampler.mount.path if sampler.mount else "no mount"
+        _say(f"{what}: {old_name} became shade.Sampler, mode {self.settings.mode}, seed "
+             f"{self.settings.seed}, rank {sampler.rank} of {sampler.world}, {place}")
+
+    def make_sampler(self, dataset: Any, old: Any) -> Any:
+        """The sampler, or why there can be none."""
+        if paths_of(dataset) is None:
+            return "the files of this data set are not known"
+        settings = self.settings
+        # A second one must not replace the orders of the first.
+        job = settings.job if not self.loaders else \
+            f"{settings.job or 'hook'}-{len(self.loaders) + 1}"
+        try:
+            sampler = Sampler(dataset, None if settings.mount == "none" else settings.mount,
+                              settings.mode, settings.seed, getattr(old, "rank", 0),
+                              getattr(old, "num_replicas", 1), job=job, **settings.options)
+        except (OSError, ValueError) as failure:
+            return str(failure)
+        if settings.mount == "auto" and sampler.mount is None:
+            return "its files are not on a shadefs"
+        return sampler
+
+    # --- batches
+
+    def make_next(self, original: Any) -> Any:
+        """__next__ of a DataLoader's iterator that notes the batch."""
+        def following(iterator: Any) -> Any:
+            data = original(iterator)
+            self.guarded(lambda: self.on_batch(iterator))
+            return data
+        return following
+
+    def on_batch(self, iterator: Any) -> None:
+        """Notes which samples were handed out."""
+        batches = iterator._index_sampler  # pylint: disable=protected-access
+        sampler = getattr(batches, "sampler", batches)
+        loader = next((loader for loader in self.loaders if loader.sampler is sampler), None)
+        if loader is None:
+            self.batch = None
+            return
+        size = getattr(batches, "batch_size", 1)
+        first = (iterator._num_yielded - 1) * size  # pylint: disable=protected-access
+        self.batch = Batch(loader, loader.sampler.order[first:first + size])
+        loader.batches += 1
+
+    # --- losses
+
+    def make_loss(self, original: Any) -> Any:
+        """A loss that also scores the batch."""
+        signature = inspect.signature(original)
+
+        def loss(*args: Any, **kwargs: Any) -> Any:
+            result = original(*args, **kwargs)
+            if self.batch is not None and torch.is_grad_enabled():
+                self.guarded(lambda: self.on_loss(original, signature.bind(*args, **kwargs)))
+            return result
+        return loss
+
+    def on_loss(self, original: Any, bound: inspect.BoundArguments) -> None:
+        """Scores the batch at hand, if these can be its losses."""
+        batch, given = self.batch, bound.arguments["input"]
+        if batch is None or batch.scored or not given.requires_grad or given.dim() < 2 or \
+                given.shape[0] != len(batch.ids):
+            return
+        bound.arguments.update(input=given.detach(), reduction="none", size_average=None,
+                               reduce=None)
+        with torch.no_grad():
+            losses = original(*bound.args, **bound.kwargs)
+            losses = losses.reshape(len(batch.ids), -1).mean(1)
+        batch.scored = True
+        batch.loader.sampler.update(losses, ids=batch.ids)
+        batch.loader.scored += 1
+
+    # --- the report
+
+    def report(self) -> None:
+        """What was done, at the end."""
+        if os.getpid() != self.process:
+            return
+        if not self.loaders:
+            _say("at the end: no DataLoader was changed")
+        for loader in self.loaders:
+            left = loader.batches - loader.scored
+            _say(f"at the end: DataLoader {loader.number}: {loader.batches} batches, "
+                 f"{loader.scored} scored, {left} not" + (
+                     " (no cross_entropy or nll_loss with gradients, of as many samples)"
+                     if left else ""))
+        if self.trouble:
+            _say(f"at the end: failed once or more: {self.trouble}")
+
+
+def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
+    """The sampler that draws at random (None: shuffle=True), or why there is none to replace."""
+    if isinstance(arguments["dataset"], torch.utils.data.IterableDataset):
+        return None, "it has no indices"
+    batches = arguments.get("batch_sampler")
+    if batches is not None and type(batches) is not torch.utils.data.BatchSampler:
+        return None, f"its batches come from {type(batches).__name__}"
+    old = arguments.get("sampler") if batches is None else batches.sampler
+    if old is None:
+        return None, None if arguments.get("shuffle") else "it does not shuffle"
+    if isinstance(old, torch.utils.data.distributed.DistributedSampler):
+        return old, None if old.shuffle else "it does not shuffle"
+    if type(old) is torch.utils.data.RandomSampler and not old.replacement and \
+            old.num_samples == len(arguments["dataset"]):
+        return old, None
+    return None, f"it draws by {type(old).__name__}"
+
+
+def _put_sampler(arguments: Dict[str, Any], sampler: Sampler) -> None:
+    batches = arguments.get("batch_sampler")
+    if batches is not None:
+        batches.sampler = sampler
+        return
+    arguments["shuffle"] = None
+    arguments["sampler"] = sampler
+
+
+def _follow_epochs(old: Any, sampler: Sampler) -> None:
+    """What the script tells its own sampler, ours must hear."""
+    if not hasattr(old, "set_epoch"):
+        return
+    set_epoch = old.set_epoch
+
+    def both(epoch: int) -> None:
+        set_epoch(epoch)
+        sampler.set_epoch(epoch)
+    old.set_epoch = both
+
+
+_installed: Optional[Hook] = None
+
+
+def install(settings: Optional[Settings] = None) -> Hook:
+    """Changes torch, once. Settings are those of the environment unless given. ShadeError if a
+    mount is named where there is none."""
+    global _installed
+    if _installed is not None:
+        return _installed
+    settings = settings or settings_from(os.environ)
+    if settings.mount not in ("auto", "none"):
+        Mount(settings.mount).close()
+    hook = Hook(settings)
+    hook.install()
+    atexit.register(hook.report)
+    _say("DataLoader's random sampling, cross_entropy and nll_loss are watched: mount "
+         f"{settings.mount}, mode {settings.mode}")
+    _installed = hook
+    return hook
+
+
+def uninstall() -> None:
+    """Puts torch back."""
+    global _installed
+    if _installed is not None:
+        _installed.uninstall()
+        atexit.unregister(_installed.report)
+        _installed = None

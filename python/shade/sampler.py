@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The sampler: draws what an epoch reads, tells the mount, and scores the samples of batches."""
+import base64
+import errno
+import sys
+import warnings
+from array import array
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from . import _batch, _exchange, _libs
+from ._errors import MountWarning, ShadeError
+from ._paths import paths_of
+from .mount import Mount, PathLike
+from .scorer import Scorer
+
+Gather = Callable[[bytes], List[bytes]]
+
+
+class Sampler:
+    """An iterable of indices into `data`, for a DataLoader or a plain loop; a torch Sampler if
+    the program uses torch.
+
+    data     a data set whose files are known (ImageFolder, a Subset of it...), a list of paths,
+             or, without a mount, a number of samples or anything with a length
+    mount    the mount point, or anything below it; "auto": the one that has the files, if they
+             are on one; None: none, and it only samples
+    mode     pads, echo, paper, uniform, replacement
+    rank     this process among `world` ones, which all give the same seed and options
+    job      the name of this training, if several share the mount
+    lookahead  1: draws and announces each order one epoch ahead
+    gather   all-gather of bytes over the ranks, if torch.distributed is not to do it
+    Other options are those of Scorer.
+    """
+
+    def __new__(cls, *_args: Any, **_kwargs: Any) -> "Sampler":
+        if cls is Sampler and hasattr(sys.modules.get("torch"), "utils"):
+            from ._torch import TorchSampler  # pylint: disable=import-outside-toplevel
+            cls = TorchSampler
+        return super().__new__(cls)
+
+    def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "pads",
+                 seed: int = 0, rank: int = 0, world: int = 1, *, job: Optional[str] = None,
+                 lookahead: int = 1, backend: str = "auto", gather: Optional[Gather] = None,
+                 scan_seconds: float = 600, **options: Any) -> None:
+        if world < 1 or not 0 <= rank < world:
+            raise ValueError(f"there is no rank {rank} of {world}")
+        self.rank, self.world, self.mode, self.job = rank, world, mode, job
+        self._paths = None if isinstance(data, int) else paths_of(data)
+        self._samples = data if isinstance(data, int) else len(data)
+        self._scan_seconds = scan_seconds
+        self._mount: Optional[Mount] = None
+        self._mount_path: Optional[PathLike] = None
+        self._warned: set = set()
+        self._announced: set = set()
+        self._connect_first(mount)
+        if mode == "echo" and options.get("capacity") is None and self._mount:
+            options["capacity"] = self._estimate_capacity(self._mount)
+        # Ranks that wait for each other in every step must have as many steps.
+        if world > 1 and options.get("draws") is None:
+            options["draws"] = (self._samples + world - 1) // world * world
+        self._lookahead = lookahead
+        self._scorer = Scorer(self._samples, mode=mode, seed=seed, backend=backend,
+                              lookahead=lookahead, **options)
+        # Scores of several ranks come in together, or their orders would differ at once.
+        self._ranker = self._scorer if world == 1 else \
+            Scorer(self._samples, mode="uniform", backend=backend)
+        self._gather = gather
+        self._pending: List[_exchange.Scored] = []
+        self._group = [rank] if world == 1 else list(range(world))
+        self._epoch: Optional[int] = None
+        self._next_epoch = 0
+        self._order = array("I")
+        self._cursor = 0
+        self._batches = 0
+
+    # --- the mount
+
+    def _connect_first(self, mount: Optional[PathLike]) -> None:
+        if mount is None:
+            return
+        if self._paths is None:
+            if mount == "auto":
+                return
+            raise ValueError("the files of this data set are not known: give a list of paths in "
+                             "the sequence of its indices, or no mount")
+        self._mount_path = self._paths[0] if mount == "auto" else mount
+        try:
+            self._mount = self._connect(self._scan_seconds)
+        except ShadeError as failure:
+            if mount != "auto" or failure.errno != errno.ENODEV:
+                raise
+            self._mount_path = None
+
+    def _connect(self, scan_seconds: float) -> Mount:
+        assert self._mount_path is not None and self._paths is not None
+        mount = Mount(self._mount_path, self.job)
+        try:
+            mount.wait(scan_seconds)
+            mount.register(self._paths)
+        except ShadeError:
+            mount.close()
+            raise
+        self._mount_path = mount.path
+        return mount
+
+    def _connect_again(self) -> None:
+        """A mount that went away may be back when an epoch begins."""
+        if self._mount is None and self._mount_path is not None:
+            try:
+                self._mount = self._connect(0)
+            except (ShadeError, OSError):
+                return
+            self._announced.clear()
+            self._warned.discard("mount")
+
+    def _warn(self, what: str, text: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            warnings.warn(text, MountWarning, stacklevel=4)
+
+    def _tell(self, action: Callable[..., Any], *words: Any) -> Any:
+        """Does it if the mount is there. A training does not end because a cache did."""
+        if self._mount is None:
+            return None
+        try:
+            return action(self._mount, *words)
+        except OSError as failure:
+            self._mount.close()
+            self._mount = None
+            self._warn("mount", f"the mount takes no hints any more, sampling goes on: {failure}")
+            return None
+
+    @staticmethod
+    def _estimate_capacity(mount: Mount) -> int:
+        """How many samples the cache holds, from the sizes of some."""
+        count = mount.sample_count()
+        sizes = [mount.query(number).size for number in range(0, count, max(1, count // 256))]
+        mean = max(1.0, sum(sizes) / len(sizes))
+        return max(1, min(count, int(mount.stat("capacity_bytes") / mean)))
+
+    @property
+    def mount(self) -> Optional[Mount]:
+        """The open mount, or None."""
+        return self._mount
+
+    @property
+    def scorer(self) -> Scorer:
+        """What scores and draws."""
+        return self._scorer
+
+    # --- epochs
+
+    @property
+    def epoch(self) -> Optional[int]:
+        """The epoch that was begun last."""
+        return self._epoch
+
+    @property
+    def order(self) -> array:
+        """What this rank reads in that epoch."""
+        return self._order
+
+    def set_epoch(self, epoch: int) -> None:
+        """Which epoch the next iteration is. Without it, the one after the last."""
+        if epoch < 0:
+            raise ValueError(f"an epoch is 0 or more, not {epoch}")
+        self._next_epoch = epoch
+
+    def __len__(self) -> int:
+        return self._scorer.length(self.rank, self.world)
+
+    def __iter__(self) -> Iterator[int]:
+        epoch = self._next_epoch
+        self._drain()
+        self._connect_again()
+        resident = self._tell(Mount.resident, self._samples)
+        if self.world > 1:
+            resident = self._agree(epoch, resident)
+        self._scorer.begin(epoch, resident)
+        self._announce(epoch)
+        self._order = self._scorer.order(epoch, self.rank, self.world)
+        self._epoch, self._next_epoch = epoch, epoch + 1
+        self._cursor = self._batches = 0
+        return iter(self._order)
+
+    def _announce(self, epoch: int) -> None:
+        """One rank does it for all that share its mount."""
+        if self._mount is None or self.rank != self._group[0]:
+            return
+        self._tell(Mount.epoch, epoch)
+        for ahead in range(epoch, epoch + 1 + self._lookahead):
+            if ahead in self._announced:
+                continue
+            ids = _exchange.interleave([self._scorer.order(ahead, rank, self.world)
+                                        for rank in self._group])
+            self._tell(Mount.order, ahead, ids)
+        self._announced = {epoch + 1} if self._lookahead else set()
+
+    # --- ranks
+
+    def _find_gather(self) -> Optional[Gather]:
+        """Overridden where there is torch."""
+        return self._gather
+
+    def _agree(self, epoch: int, resident: Optional[bytes]) -> Optional[bytes]:
+        """Tells all ranks what this one has, takes what they have, and returns what is resident
+        on all of them."""
+        gather = self._find_gather()
+        if gather is None:
+            self._warn("ranks", f"rank {self.rank} of {self.world} cannot reach the others: their "
+                       "parts are exact, but orders do not follow the scores; initialise "
+                       "torch.distributed, or give gather=")
+            self._pending.clear()
+            return None
+        name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
+        own = _exchange.News(epoch, name, resident, self._pending)
+        all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
+        self._pending = []
+        if len(all_news) != self.world or {news.epoch for news in all_news} != {epoch}:
+            raise RuntimeError(f"rank {self.rank} of {self.world} begins epoch {epoch}, but the "
+                               f"epochs gathered are {[news.epoch for news in all_news]}")
+        self._group = [rank for rank, news in enumerate(all_news)
+                       if rank == self.rank or (name and news.mount == name)]
+        self._merge(all_news)
+        return _exchange.common_resident(all_news)
+
+    def _merge(self, all_news: List[_exchange.News]) -> None:
+        for rank, entry in _exchange.in_sequence(all_news):
+            self._scorer.merge(entry.ids, entry.scores)
+            # Those of its group the mount has already.
+            if rank not in self._group and self.rank == self._group[0]:
+                self._tell(Mount.scores, entry.ids, entry.scores)
+
+    # --- batches
+
+    def batch_ids(self, count: int) -> array:
+        """The samples of the batch that update() comes to next, if it has so many."""
+        left = len(self._order) - self._cursor
+        if count > left:
+            raise ValueError(f"{count} samples, but {left} of epoch {self._epoch} are left: "
+                             "update() is for each batch once, in their sequence, and "
+                             "skip() for those that are not scored")
+        return self._order[self._cursor:self._cursor + count]
+
+    def skip(self, count: int) -> None:
+        """The next batch, of so many samples, will not be scored."""
+        self.batch_ids(count)
+        self._cursor += count
+        self._batches += 1
+
+    def weights(self, count: int) -> array:
+        """For each sample of the next batch the factor of its loss that keeps the gradient over
+        the epoch unbiased."""
+        assert self._epoch is not None, "no epoch was begun"
+        return self._scorer.weights(self._epoch, self.batch_ids(count))
+
+    def update(self, losses: Any = None, *, logits: Any = None, labels: Any = None,
+               ids: Any = None) -> None:
+        """Scores a batch, after it was used: by the loss of each sample, or by logits and labels.
+        Batches come in the sequence in which they were drawn, each once, unless `ids` names the
+        samples."""
+        if (losses is None) == (logits is None) or (logits is None) != (labels is None):
+            raise TypeError("update() takes losses, or logits and labels")
+        on_device = self._ranker.backend == "cuda"
+        batch = _batch.from_losses(losses, on_device) if logits is None else \
+            _batch.from_logits(logits, labels, on_device)
+        if not batch.samples:
+            return
+        if ids is None:
+            named = self.batch_ids(batch.samples)
+            self._cursor += batch.samples
+        else:
+            named = _libs.as_ids(ids)
+            if len(named) != batch.samples:
+                raise ValueError(f"{len(named)} ids, but {batch.samples} losses")
+        number = self._batches
+        self._batches += 1
+        try:
+            self._score(number, named, batch)
+        except ShadeError as failure:
+            if failure.errno != errno.EINVAL:
+                raise
+            self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
+
+    def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
+        scores = array("f", bytes(4 * batch.samples))
+        self._ranker.update_batch(ids, scores_out=scores.buffer_info()[0], **batch.fields)
+        self._deliver(number, ids, scores)
+
+    def _deliver(self, number: int, ids: array, scores: array) -> None:
+        self._tell(Mount.scores, ids, scores)
+        if self.world > 1:
+            self._pending.append(_exchange.Scored(number, ids, scores))
+
+    def _drain(self) -> None:
+        """Waits for batches that are in flight on a device."""
+
+    # --- saving
+
+    def state_dict(self) -> Dict[str, Any]:
+        """All that the next orders depend on, as numbers and strings."""
+        self._drain()
+        pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, self._pending))
+        return {"version": 1, "epoch": self._next_epoch,
+                "scorer": base64.b64encode(self._scorer.save()).decode(),
+                "pending": base64.b64encode(pending).decode()}
+
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
+        """Goes on where that was."""
+        if state.get("version") != 1:
+            raise ValueError("this is not the state of a shade.Sampler")
+        self._scorer.load(base64.b64decode(state["scorer"]))
+        self._pending = _exchange.unpack(base64.b64decode(state["pending"])).scored
+        self._next_epoch = state["epoch"]
+        self._epoch = None
+        self._order = array("I")
+        self._cursor = self._batches = 0
+        self._announced.clear()

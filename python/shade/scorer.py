@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Scores and orders: libshade-score for Python."""
+import ctypes
+from array import array
+from typing import Any, Optional
+
+from . import _libs
+
+MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4}
+BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
+DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+
+
+def _choose(what: str, name: str, table: "dict[str, int]") -> int:
+    if name not in table:
+        raise ValueError(f"{what} is one of {', '.join(table)}, not '{name}'")
+    return table[name]
+
+
+class Scorer:
+    """The scores of `samples` samples, and the orders that are drawn from them. The options are
+    those of score.h: lookahead, draws, rep, uses, strength, max_repeats, cover_epochs, capacity,
+    device. Threads may share it."""
+
+    def __init__(self, samples: int, *, mode: str = "pads", seed: int = 0, backend: str = "auto",
+                 **options: Any) -> None:
+        self._lib = _libs.libscore()
+        self._handle: Optional[ctypes.c_void_p] = None
+        given = _libs.ScorerOptions()
+        self._lib.shade_scorer_defaults(ctypes.byref(given))
+        known = {name for name, _ in given._fields_} - {"size"}  # pylint: disable=protected-access
+        if samples < 1:
+            raise ValueError("there are no samples")
+        options.update(samples=samples, seed=seed, mode=_choose("mode", mode, MODES),
+                       backend=_choose("backend", backend, BACKENDS))
+        for name, value in options.items():
+            if name not in known:
+                raise TypeError(f"a scorer has no option '{name}'")
+            if value is not None:
+                setattr(given, name, value)
+        handle = ctypes.c_void_p()
+        self._lib.check(self._lib.shade_scorer_create(ctypes.byref(handle), ctypes.byref(given)))
+        self._handle = handle
+        self.samples = samples
+
+    def __del__(self) -> None:
+        handle = getattr(self, "_handle", None)
+        if handle is not None:
+            self._lib.shade_scorer_destroy(handle)
+            self._handle = None
+
+    @property
+    def backend(self) -> str:
+        """cpu or cuda"""
+        return self._lib.shade_scorer_backend(self._handle).decode()
+
+    def update(self, ids: Any, losses: Any) -> array:
+        """Scores a batch by its losses. Returns the scores."""
+        ids, losses = _libs.as_ids(ids), _libs.as_floats(losses)
+        if len(ids) != len(losses):
+            raise ValueError(f"{len(ids)} samples, but {len(losses)} losses")
+        scores = array("f", bytes(4 * len(ids)))
+        self._lib.check(self._lib.shade_scorer_update(
+            self._handle, _libs.ids_pointer(ids), _libs.floats_pointer(losses), len(ids),
+            _libs.floats_pointer(scores)))
+        return scores
+
+    def update_batch(self, ids: Any, **fields: Any) -> None:
+        """shade_scorer_update_batch() with these fields; pointers are numbers."""
+        ids = _libs.as_ids(ids)
+        batch = _libs.ScoreBatch(size=ctypes.sizeof(_libs.ScoreBatch), count=len(ids),
+                                 ids=_libs.ids_pointer(ids), **fields)
+        self._lib.check(self._lib.shade_scorer_update_batch(self._handle, ctypes.byref(batch)))
+
+    def sync(self) -> None:
+        """Waits for batches on the device."""
+        self._lib.check(self._lib.shade_scorer_sync(self._handle))
+
+    def merge(self, ids: Any, scores: Any) -> None:
+        """Takes scores that were made elsewhere."""
+        ids, scores = _libs.as_ids(ids), _libs.as_floats(scores)
+        if len(ids) != len(scores):
+            raise ValueError(f"{len(ids)} ids, but {len(scores)} scores")
+        self._lib.check(self._lib.shade_scorer_merge(
+            self._handle, _libs.ids_pointer(ids), _libs.floats_pointer(scores), len(ids)))
+
+    def scores(self) -> array:
+        """All scores by id; -1: never scored."""
+        scores = array("f", bytes(4 * self.samples))
+        self._lib.check(self._lib.shade_scorer_scores(self._handle, _libs.floats_pointer(scores)))
+        return scores
+
+    def begin(self, epoch: int, resident: Optional[bytes] = None) -> None:
+        """An epoch begins: draws."""
+        if resident is not None and len(resident) < (self.samples + 7) // 8:
+            raise ValueError("the bitmap of residents is too short")
+        self._lib.check(self._lib.shade_scorer_begin(self._handle, epoch, resident))
+
+    def length(self, rank: int = 0, world: int = 1) -> int:
+        """Entries of that part of an epoch."""
+        return self._lib.shade_scorer_length(self._handle, rank, world)
+
+    def order(self, epoch: int, rank: int = 0, world: int = 1) -> array:
+        """That part of an order that was drawn."""
+        length = self.length(rank, world)
+        ids = array("I", bytes(4 * length))
+        got = self._lib.check(self._lib.shade_scorer_order(self._handle, epoch, rank, world,
+                                                           _libs.ids_pointer(ids), length))
+        return ids[:got]
+
+    def weights(self, epoch: int, ids: Any) -> array:
+        """For each id the factor of its loss that keeps the gradient unbiased."""
+        ids = _libs.as_ids(ids)
+        weights = array("f", bytes(4 * len(ids)))
+        self._lib.check(self._lib.shade_scorer_weights(
+            self._handle, epoch, _libs.ids_pointer(ids), _libs.floats_pointer(weights), len(ids)))
+        return weights
+
+    def digest(self, epoch: int) -> int:
+        """The same on two ranks if they draw the same."""
+        digest = ctypes.c_uint64()
+        self._lib.check(self._lib.shade_scorer_digest(self._handle, epoch, ctypes.byref(digest)))
+        return digest.value
+
+    def save(self) -> bytes:
+        """The whole state."""
+        size = self._lib.check(self._lib.shade_scorer_save(self._handle, None, 0))
+        buffer = ctypes.create_string_buffer(size)
+        size = self._lib.check(self._lib.shade_scorer_save(self._handle, buffer, size))
+        return buffer.raw[:size]
+
+    def load(self, state: bytes) -> None:
+        """Becomes what was saved."""
+        self._lib.check(self._lib.shade_scorer_load(self._handle, state, len(state)))

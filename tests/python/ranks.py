@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Two ranks over gloo: exact parts of one order, and scores that all of them have."""
+import json
+import math
+import os
+import subprocess
+import sys
+import warnings
+from collections import Counter
+
+from harness import HERE, Shade, image_tree, mount_scores, need, run_tests, scratch
+
+need("torch", "PIL", "torchvision", "shade")
+import shade  # noqa: E402 pylint: disable=wrong-import-position
+
+
+def wanted_scores(ranks, epochs):
+    """The last visit wins: batches in their sequence, ranks in theirs."""
+    scores = {}
+    for epoch in range(epochs):
+        for number in range(len(ranks[0]["epochs"][epoch])):
+            for rank in ranks:
+                batch = rank["epochs"][epoch][number]
+                order = sorted(range(len(batch)), key=lambda at, b=batch: (b[at] * 37 % 101, at))
+                for place, at in sorted((place, at) for place, at in enumerate(order)):
+                    scores[batch[at]] = math.log(place + 10)
+    return scores
+
+
+def test_two_ranks():
+    mount = Shade(image_tree(49), capacity="64M")
+    outs = [os.path.join(scratch, f"rank{rank}.json") for rank in range(2)]
+    store = os.path.join(scratch, "store")
+    ranks = [subprocess.Popen([sys.executable, os.path.join(HERE, "rank.py"), str(rank), "2",
+                               store, mount.path, outs[rank]], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True) for rank in range(2)]
+    try:
+        said = [rank.communicate(timeout=90)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    assert not any("MountWarning" in text for text in said), said
+    results = []
+    for out in outs:
+        with open(out) as file:
+            results.append(json.load(file))
+    assert results[0]["digests"] == results[1]["digests"], "they drew the same"
+    assert [result["leader"] for result in results] == [0, 0], "one announces for both"
+    for epoch in range(4):
+        parts = [[number for batch in result["epochs"][epoch] for number in batch]
+                 for result in results]
+        assert [len(part) for part in parts] == [25, 25]
+        if epoch < 2:
+            # Nothing is scored when these are drawn: a permutation, and one to make it even.
+            counts = Counter(parts[0] + parts[1])
+            assert len(counts) == 49 and sum(counts.values()) == 50, counts
+    # All scores but those of the last epoch were exchanged, and are the same on both.
+    wanted = wanted_scores(results, 3)
+    for result in results:
+        for number, score in enumerate(result["scores"]):
+            assert abs(score - wanted.get(number, -1)) < 1e-5, f"{number}: {score}"
+    # The mount has them of both ranks; which of two at the same time was last is open.
+    assert set(mount_scores(mount)) == set(wanted_scores(results, 4))
+    assert mount.stats()["epoch"] == 3
+    mount.settle()
+    mount.end()
+
+
+def test_alone():
+    """Without a way to the others parts are exact all the same, and it is said once."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ranks = [shade.Sampler(10, seed=1, rank=rank, world=2) for rank in range(2)]
+        for epoch in range(4):
+            parts = [list(rank) for rank in ranks]
+            assert sorted(parts[0] + parts[1]) == list(range(10)) or epoch > 1
+            assert [rank.scorer.digest(epoch) for rank in ranks][0] == ranks[1].scorer.digest(epoch)
+            for rank, part in zip(ranks, parts):
+                rank.update([float(number) for number in part])
+    assert len(caught) == 2, [str(warning.message) for warning in caught]
+
+
+def test_own_gather():
+    """Any all-gather of bytes will do."""
+    import threading
+    slots, barrier = [b"", b""], threading.Barrier(2)
+
+    def gather_of(rank):
+        def gather(data):
+            slots[rank] = data
+            barrier.wait(10)
+            result = list(slots)
+            barrier.wait(10)
+            return result
+        return gather
+    ranks = [shade.Sampler(10, seed=1, rank=rank, world=2, gather=gather_of(rank), lookahead=0)
+             for rank in range(2)]
+
+    def work(sampler):
+        for _ in range(3):
+            order = list(sampler)
+            sampler.update([float(number) for number in order])
+        state = sampler.state_dict()
+        sampler.load_state_dict(state)
+        list(sampler)
+    threads = [threading.Thread(target=work, args=(rank,)) for rank in ranks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert ranks[0].scorer.digest(3) == ranks[1].scorer.digest(3)
+    assert ranks[0].scorer.scores() == ranks[1].scorer.scores()
+    assert min(ranks[0].scorer.scores()) > 0
+
+
+run_tests([test_two_ranks, test_alone, test_own_gather])

@@ -1,0 +1,376 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The sampler and the hook in one process: what they draw, announce, score and save."""
+import math
+import os
+import pickle
+import sys
+import warnings
+from collections import Counter
+
+from harness import Shade, image_tree, need, python, run_tests
+
+need("torch", "PIL", "torchvision", "shade")
+import torch  # noqa: E402 pylint: disable=wrong-import-position
+from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Subset  # noqa: E402 pylint: disable=wrong-import-position
+from torchvision.datasets import ImageFolder  # noqa: E402 pylint: disable=wrong-import-position
+
+import shade  # noqa: E402 pylint: disable=wrong-import-position
+from shade import hook  # noqa: E402 pylint: disable=wrong-import-position
+
+
+class Numbers(Dataset):
+    """Its samples are their own indices."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
+class Files(Numbers):
+    """The same, with paths."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.samples = [(f"/nowhere/{number}", 0) for number in range(count)]
+
+
+def losses_of(indices):
+    """Any losses that are all different."""
+    return ((indices * 37) % 101).float() + indices / 1000
+
+
+def wanted_scores(batches):
+    scores = {}
+    for batch in batches:
+        ranks = sorted(range(len(batch)), key=lambda at, batch=batch:
+                       (losses_of(torch.tensor(batch[at])).item(), at))
+        place = {at: rank for rank, at in enumerate(ranks)}
+        for at, number in enumerate(batch):
+            scores[number] = math.log(place[at] + 10)
+    return scores
+
+
+def check_scores(sampler, batches, count):
+    wanted = wanted_scores(batches)
+    for number, score in enumerate(sampler.scorer.scores()):
+        assert abs(score - wanted.get(number, -1)) < 1e-5, f"{number}: {score}"
+    assert len(wanted) >= count, f"only {len(wanted)}"
+
+
+def raises(kind, words, work):
+    try:
+        work()
+    except kind as failure:
+        assert words in str(failure), f"{failure!r} does not say '{words}'"
+        return
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def test_without_torch():
+    done = python("-c", "import shade, sys\n"
+                  "sampler = shade.Sampler(10)\n"
+                  "assert sorted(sampler) == list(range(10))\n"
+                  "sampler.update([0.5] * 10)\n"
+                  "sampler.weights(0)\n"
+                  "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
+                  "assert type(sampler) is shade.Sampler\n")
+    assert not done.stderr
+
+
+def test_loaders():
+    """With workers, drop_last, batch_sampler, and neither."""
+    for kind in range(5):
+        sampler = shade.Sampler(Numbers(83), seed=kind)
+        assert isinstance(sampler, torch.utils.data.Sampler)
+        data = Numbers(83)
+        loader = [lambda: DataLoader(data, 8, sampler=sampler),
+                  lambda: DataLoader(data, 8, sampler=sampler, num_workers=2),
+                  lambda: DataLoader(data, 8, sampler=sampler, num_workers=2, drop_last=True,
+                                     persistent_workers=True),
+                  lambda: DataLoader(data, batch_sampler=BatchSampler(sampler, 8, False),
+                                     num_workers=2),
+                  lambda: DataLoader(data, 1, sampler=sampler)][kind]()
+        batches = []
+        for epoch in range(4):
+            for batch in loader:
+                batches.append(batch.tolist())
+                sampler.update(losses_of(batch))
+                if epoch == 1 and len(batches) > 13:
+                    break  # an epoch that is not finished
+            assert sampler.epoch == epoch
+        check_scores(sampler, batches, 80)
+        assert len(loader) == (10 if kind == 2 else 83 if kind == 4 else 11)
+
+
+def test_epochs():
+    sampler, other = shade.Sampler(50, seed=1), shade.Sampler(50, seed=1)
+    first, second = list(sampler), list(sampler)
+    assert sorted(first) == list(range(50)), "unseen samples come first"
+    assert first != second and list(other) == first
+    other.set_epoch(7)
+    list(other)
+    assert other.epoch == 7
+    assert list(shade.Sampler(50, seed=2)) != first
+    raises(ValueError, "epoch", lambda: sampler.set_epoch(-1))
+    # With lookahead the third epoch is the first that can follow scores.
+    scored = {}
+    for lookahead in (0, 1):
+        pair = [shade.Sampler(50, mode="replacement", lookahead=lookahead, seed=5, draws=500),
+                shade.Sampler(50, mode="pads", lookahead=lookahead, seed=5, draws=500,
+                              max_repeats=500, cover_epochs=100)]
+        for sampler in pair:
+            scored[lookahead, sampler.mode] = []
+            for _ in range(4):
+                scored[lookahead, sampler.mode].append(Counter(sampler))
+                sampler.update([float(number >= 25) + number / 100 for number in range(50)],
+                               ids=range(50))
+    for lookahead in (0, 1):
+        epochs = scored[lookahead, "pads"]
+        high = [sum(count for number, count in epoch.items() if number >= 25) for epoch in epochs]
+        assert high[1 + lookahead] > 265, f"lookahead {lookahead}: {high}"
+
+
+def test_saved():
+    """A training that resumes draws the same orders."""
+    for mode in ("pads", "uniform", "paper"):
+        one = shade.Sampler(60, mode=mode, seed=3)
+        for _ in range(3):
+            for batch in torch.tensor(list(one)).split(10):
+                one.update(losses_of(batch))
+        state = pickle.loads(pickle.dumps(one.state_dict()))
+        two = shade.Sampler(60, mode=mode, seed=99)
+        fresh = list(two)
+        two.load_state_dict(state)
+        ahead = [list(one) for _ in range(3)]
+        assert [list(two) for _ in range(3)] == ahead, mode
+        assert two.epoch == one.epoch and fresh not in ahead
+    # In the middle of an epoch: the same one again, if that is wanted.
+    order = list(one)
+    one.update([float(number) for number in range(20)])
+    two.load_state_dict(one.state_dict())
+    two.set_epoch(one.epoch)
+    assert list(two) == order
+    raises(ValueError, "state", lambda: two.load_state_dict({}))
+    raises(shade.ShadeError, "", lambda: shade.Sampler(61).load_state_dict(state))
+
+
+def test_bad_updates():
+    sampler = shade.Sampler(20)
+    raises(ValueError, "0 of epoch None", lambda: sampler.update([1.0]))
+    list(sampler)
+    raises(ValueError, "reduction='none'", lambda: sampler.update(torch.tensor(1.0)))
+    raises(ValueError, "(2, 3)", lambda: sampler.update(torch.zeros(2, 3)))
+    raises(TypeError, "losses, or logits", sampler.update)
+    raises(TypeError, "losses, or logits", lambda: sampler.update(logits=torch.zeros(2, 2)))
+    raises(ValueError, "classes", lambda: sampler.update(logits=torch.zeros(2, 2),
+                                                         labels=torch.zeros(2, 2)))
+    raises(ValueError, "20 of epoch 0 are left", lambda: sampler.update([0.0] * 21))
+    raises(ValueError, "3 ids", lambda: sampler.update([0.0] * 4, ids=[1, 2, 3]))
+    raises(ValueError, "no rank 2", lambda: shade.Sampler(20, rank=2, world=2))
+    raises(ValueError, "mode is one of", lambda: shade.Sampler(20, mode="best"))
+    raises(TypeError, "no option 'reps'", lambda: shade.Sampler(20, reps=2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sampler.update([1.0, math.nan])
+        sampler.update([math.nan, 1.0])
+    assert len(caught) == 1 and issubclass(caught[0].category, shade.MountWarning)
+    sampler.skip(4)
+    sampler.update([5.0, 4.0])
+    scores = sampler.scorer.scores()
+    assert [scores[number] for number in sampler.order[:8]] == [-1] * 8
+    assert scores[sampler.order[8]] > scores[sampler.order[9]] > 0
+
+
+def test_logits():
+    """Cross-entropy of all kinds of tensors ranks as torch's does."""
+    torch.manual_seed(1)
+    logits, labels = torch.randn(16, 10) * 5, torch.randint(0, 10, (16,))
+    for make in (lambda t: t, lambda t: t.double(), lambda t: t.half(), lambda t: t.bfloat16(),
+                 lambda t: t.t().contiguous().t(), lambda t: t.requires_grad_(),
+                 lambda t: torch.cat([t, -t], 1)[:, :10], lambda t: torch.stack([t, -t], 1)[:, 0],
+                 lambda t: t.detach().numpy(), lambda t: t.tolist()):
+        sampler = shade.Sampler(16)
+        order = list(sampler)
+        given = make(logits.clone())
+        reference = given.float() if hasattr(given, "float") else torch.as_tensor(given)
+        losses = functional.cross_entropy(reference, labels, reduction="none")
+        plain = not hasattr(given, "float")
+        sampler.update(logits=given, labels=labels.tolist() if plain else labels.int())
+        place = losses.argsort().argsort().tolist()
+        for at, number in enumerate(order):
+            assert abs(sampler.scorer.scores()[number] - math.log(place[at] + 10)) < 1e-5
+
+
+def test_data_sets():
+    """Subsets and sums of data sets have the paths of their parts."""
+    mount = Shade(image_tree(40), capacity="64M")
+    whole = ImageFolder(mount.at("train"))
+    part = Subset(whole, [5, 3, 30])
+    both = ConcatDataset([part, Subset(whole, [3, 7])])
+    sampler = shade.Sampler(both, mount="auto")
+    assert sampler.mount.path == mount.path
+    order = list(sampler)
+    sampler.update([float(number) for number in order])
+    ids = mount.samples()
+    with shade.Mount(mount.at("train", "class0")) as seen:
+        scores = {number: seen.query(ids[f"train/class{number // 10}/{number:05}.png"]).score
+                  for number in (5, 3, 30, 7, 8)}
+        assert scores[8] is None and seen.sample_count() == 43 and len(seen.samples()) == 43
+    # In the sum 3 is both sample 1 and 3, and the last visit wins.
+    last = [number for number in order if number in (1, 3)][-1]
+    assert [round(scores[number], 4) for number in (5, 3, 30, 7)] == \
+        [round(math.log(rank + 10), 4) for rank in (0, last, 2, 4)]
+    # A data set of one's own may have paths alone.
+    own = Numbers(3)
+    own.samples = [whole.samples[number][0] for number in (30, 8, 5)]
+    sampler = shade.Sampler(own, mount=mount.path, job="own")
+    sampler.mount.scores([1], [7.5])
+    with shade.Mount(mount.path, "own") as seen:
+        assert seen.query(ids["train/class0/00008.png"]).score == 7.5
+    raises(ValueError, "files of this data set are not known",
+           lambda: shade.Sampler(Numbers(3), mount=mount.path))
+    assert shade.Sampler(Numbers(3), mount="auto").mount is None
+    raises(shade.ShadeError, "no shadefs", lambda: shade.Sampler(whole, mount="/proc"))
+    raises(shade.ShadeError, "not below", lambda: shade.Sampler(["/etc/passwd"], mount=mount.path))
+    raises(shade.ShadeError, "none", lambda: shade.Sampler(["train/none"], mount=mount.path))
+    raises(TypeError, "not one path", lambda: shade.Sampler(mount.path, mount=mount.path))
+    mount.settle()
+    mount.end()
+
+
+def test_announced():
+    """The mount knows this order and the next, by its own ids, and residency comes back."""
+    mount = Shade(image_tree(40), capacity="64M")
+    whole = ImageFolder(mount.at("train"))
+    sampler = shade.Sampler(whole, mount=mount.path)
+    ids = mount.samples()
+
+    def ahead():
+        with open(mount.at(".shade", "order")) as file:
+            return [int(line) for line in file]
+
+    def own(order):
+        return [ids[os.path.relpath(whole.samples[number][0], mount.path)] for number in order]
+    first = list(sampler)
+    following = sampler.scorer.order(1).tolist()
+    assert ahead() == own(first + following), "orders"
+    assert list(sampler) == following and mount.stats()["epoch"] == 1
+    assert ahead()[:40] == own(following) and len(ahead()) == 80
+    sampler.mount.evict(".")
+    sampler.mount.warm(whole.samples[17][0])
+    sampler.mount.command("epoch 2")
+    for _ in range(500):
+        bitmap = int.from_bytes(sampler.mount.resident(), "little")
+        if bitmap >> 17 & 1:
+            break
+    assert bitmap >> 17 & 1
+    assert sampler.mount.stats()["policy"] == "shade"
+    mount.settle()
+    mount.end()
+
+
+def test_modes():
+    """Every mode draws from a mount; echo knows how much the cache holds."""
+    mount = Shade(image_tree(40), capacity="1M")
+    files = sorted(mount.at("train", *entry.split("/")[1:]) for entry in mount.samples()
+                   if entry.endswith(".png"))
+    for mode in ("pads", "echo", "paper", "uniform", "replacement"):
+        sampler = shade.Sampler(files, mount.path, mode, rep=2 if mode in ("pads", "paper") else None)
+        for _ in range(3):
+            order = list(sampler)
+            assert len(order) == 40 and set(order) <= set(range(40))
+            for batch in torch.tensor(order).split(8):
+                sampler.update(losses_of(batch))
+        assert sampler.mount is not None
+        if mode == "pads":
+            assert min(sampler.weights(0).tolist() or [1]) > 0
+            list(sampler)
+            assert len(sampler.weights(8)) == 8 and min(sampler.weights(8)) > 0
+    mount.settle()
+    mount.end()
+
+
+def grads(loss, logits):
+    logits.grad = None
+    loss.sum().backward()
+    return logits.grad.clone()
+
+
+def test_hook_losses():
+    """The script gets its own loss and gradient, bit for bit, and the batch is scored once."""
+    torch.manual_seed(2)
+    logits = torch.randn(8, 5, requires_grad=True)
+    labels = torch.randint(0, 5, (8,))
+    labels[3] = -100
+    kinds = [dict(), dict(reduction="sum"), dict(reduction="none"), dict(label_smoothing=0.1),
+             dict(weight=torch.rand(5)), dict(size_average=False)]
+    plain = [(loss.detach().clone(), grads(loss, logits)) for loss in
+             (functional.cross_entropy(logits, labels, **kind) for kind in kinds)]
+    original = functional.cross_entropy
+    installed = hook.install(hook.Settings(mount="none"))
+    try:
+        assert functional.cross_entropy is not original
+        loader = DataLoader(Files(48), 8, shuffle=True)
+        for kind, (value, gradient), _ in zip(kinds, plain, loader):
+            batch = installed.batch
+            with torch.no_grad():
+                functional.cross_entropy(logits, labels)
+            functional.cross_entropy(logits.detach(), labels)
+            functional.cross_entropy(logits[:7], labels[:7])
+            assert not batch.scored, "not a training, or not this batch"
+            loss = torch.nn.CrossEntropyLoss(**kind)(logits, labels)
+            assert torch.equal(loss, value) and torch.equal(grads(loss, logits), gradient), kind
+            assert batch.scored
+            scores = installed.loaders[0].sampler.scorer.scores()
+            functional.cross_entropy(-logits, labels)
+            assert installed.loaders[0].sampler.scorer.scores() == scores, "scored once"
+        assert installed.loaders[0].scored == len(kinds) and installed.trouble is None
+        for _ in DataLoader(Numbers(16), 8):
+            assert installed.batch is None, "of another loader"
+    finally:
+        hook.uninstall()
+    assert functional.cross_entropy is original
+
+
+def test_hook_loaders():
+    installed = hook.install(hook.Settings(mount="none"))
+    data = Files(30)
+    try:
+        for sampled in (DataLoader(data, 4, True), DataLoader(data, 4, sampler=RandomSampler(data)),
+                        DataLoader(data, None, shuffle=True, num_workers=1),
+                        DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 4, True))):
+            count = len(installed.loaders)
+            numbers, noted = [], []
+            for batch in sampled:
+                numbers += batch.tolist() if torch.is_tensor(batch) else [batch]
+                noted += installed.batch.ids
+            assert numbers == noted and len(set(numbers)) >= 28
+        assert count == 4
+        old = torch.utils.data.DistributedSampler(data, num_replicas=3, rank=1, seed=3)
+        loader = DataLoader(data, 4, sampler=old)
+        sampler = installed.loaders[4].sampler
+        assert (sampler.rank, sampler.world, len(loader.sampler)) == (1, 3, 10)
+        old.set_epoch(6)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            list(loader)
+        assert sampler.epoch == 6
+        DataLoader(data, 4)
+        DataLoader(Numbers(30), 4, shuffle=True)
+        DataLoader(data, 4, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 30, 30))
+        assert len(installed.loaders) == 5 and installed.trouble is None
+    finally:
+        hook.uninstall()
+
+
+if __name__ == "__main__":
+    sys.stderr = sys.stdout
+    run_tests([test_without_torch, test_loaders, test_epochs, test_saved, test_bad_updates,
+               test_logits, test_data_sets, test_announced, test_modes, test_hook_losses,
+               test_hook_loaders])

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A real training through a real mount scores every sample by its true id."""
+import json
+import os
+import tempfile
+
+from harness import HERE, TRAIN, Shade, check_scores, image_tree, mount_scores, need, python, \
+    run_tests, scratch
+
+need("PIL", "torch", "torchvision", "shade")
+
+
+def train(shade, *words, hook=(), **environment):
+    """Runs train.py on the mount. What it wrote, and standard error."""
+    out = tempfile.mktemp(dir=scratch)
+    done = python(*hook, TRAIN, shade.at("train"), out, *words, **environment)
+    with open(out) as file:
+        result = json.load(file)
+    result["losses"] = {int(key): value for key, value in result["losses"].items()}
+    return result, done.stderr
+
+
+def mounted(count=90):
+    return Shade(image_tree(count), capacity="64M")
+
+
+def test_sampler():
+    shade = mounted()
+    result, stderr = train(shade, "--shade", shade.path)
+    assert sum(map(len, result["batches"])) == 180 and not stderr, stderr
+    check_scores(result["batches"], result["losses"], mount_scores(shade))
+    assert len(mount_scores(shade)) == 90, "an unscored sample comes before all others"
+    assert shade.stats()["epoch"] == 1
+    shade.settle()
+    shade.end()
+
+
+def test_logits_and_drop_last():
+    shade = mounted()
+    result, _ = train(shade, "--shade", shade.path, "--logits", "--drop-last", "--epochs", "1")
+    assert [len(batch) for batch in result["batches"]] == [16] * 5
+    check_scores(result["batches"], result["losses"], mount_scores(shade))
+    assert len(mount_scores(shade)) == 80
+    shade.settle()
+    shade.end()
+
+
+def test_checker_can_fail():
+    """The check finds scores that belong to a neighbour, and those of another rule."""
+    shade = mounted(32)
+    result, _ = train(shade, "--shade", shade.path, "--epochs", "1")
+    scores = mount_scores(shade)
+    for wrong in ({(number + 1) % 32: score for number, score in scores.items()},
+                  {number: score + 0.01 for number, score in scores.items()},
+                  {number: score for number, score in scores.items() if number}):
+        try:
+            check_scores(result["batches"], result["losses"], wrong)
+        except AssertionError:
+            continue
+        raise AssertionError("wrong scores were not found")
+    shade.settle()
+    shade.end()
+
+
+def test_hook():
+    shade = mounted()
+    result, stderr = train(shade, "--epochs", "2", hook=("-m", "shade", "run"), SHADE_SEED="4")
+    assert result["shade"] and sum(map(len, result["batches"])) == 180
+    check_scores(result["batches"], result["losses"], mount_scores(shade))
+    assert len(mount_scores(shade)) == 90
+    assert f"shuffle=True became shade.Sampler, mode pads, seed 4, rank 0 of 1, {shade.path}" \
+        in stderr, stderr
+    assert "DataLoader 2 (ImageFolder) is left alone: it does not shuffle" in stderr, stderr
+    assert "at the end: DataLoader 1: 12 batches, 12 scored, 0 not" in stderr, stderr
+    # What the script saw of its losses and gradients is what the two lines would have given.
+    shade.settle()
+    shade.end()
+    shade = mounted()
+    by_hand, _ = train(shade, "--epochs", "2", "--shade", shade.path)
+    assert by_hand["batches"] == result["batches"]
+    for one, other in zip(by_hand["values"], result["values"]):
+        assert all(abs(a - b) < 1e-4 for a, b in zip([one[0], *one[1]], [other[0], *other[1]]))
+    shade.settle()
+    shade.end()
+
+
+def test_no_hook():
+    """Off unless asked for, whatever the environment names."""
+    shade = mounted(32)
+    result, stderr = train(shade, "--epochs", "1", SHADE_MOUNT=shade.path)
+    assert not result["shade"] and not stderr, stderr
+    assert not mount_scores(shade)
+    shade.settle()
+    shade.end()
+
+
+def test_hook_elsewhere():
+    """Files that are on no shadefs are left alone, a mount that is none is refused."""
+    root = os.path.join(image_tree(16), "train")
+    out = os.path.join(scratch, "out.json")
+    stderr = python("-m", "shade", "run", TRAIN, root, out, "--epochs", "1").stderr
+    assert "left alone: its files are not on a shadefs" in stderr, stderr
+    assert "no DataLoader was changed" in stderr, stderr
+    done = python("-m", "shade", "run", "--mount", root, TRAIN, root, out, check=False)
+    assert done.returncode == 2 and "no shadefs is mounted" in done.stderr, done.stderr
+    stderr = python("-m", "shade", "run", "--mount", "none", TRAIN, root, out, "--epochs",
+                    "1").stderr
+    assert "no mount" in stderr and "1 batches, 1 scored" in stderr, stderr
+
+
+def test_examples():
+    shade = mounted(64)
+    examples = os.path.join(HERE, "..", "..", "examples")
+    done = python(os.path.join(examples, "pytorch_imagefolder.py"), shade.at("train"), "--epochs",
+                  "2", "--size", "8")
+    assert "hit ratio" in done.stdout, done.stdout
+    assert len(mount_scores(shade)) == 64
+    done = python(os.path.join(examples, "plain_loop.py"), shade.at("train"), "--epochs", "2")
+    assert "coverage" in done.stdout, done.stdout
+    shade.settle()
+    shade.end()
+
+
+run_tests([test_sampler, test_logits_and_drop_last, test_checker_can_fail, test_hook,
+           test_no_hook, test_hook_elsewhere, test_examples])
