@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The systemd units as systemd reads them, and what shadefs-unit writes for them: units.py ROOT.
+Without systemd-analyze the first part is left out; nothing is started."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = sys.argv[1]
+UNIT = os.path.join(ROOT, "packaging", "shadefs-unit")
+scratch = tempfile.mkdtemp(prefix="shade-units-")
+failed = []
+
+
+def expect(holds, what):
+    if not holds:
+        failed.append(what)
+        print("FAILED:", what)
+
+
+def run(*arguments, root=None):
+    return subprocess.run([UNIT, *(["--root", root] if root else []), *arguments],
+                          capture_output=True, text=True)
+
+
+def read(path):
+    with open(path) as file:
+        return file.read()
+
+
+def unquote(text, special):
+    """Undoes what systemd undoes in double quotes."""
+    assert text[0] == text[-1] == '"', text
+    return re.sub(r"\\([%s])" % re.escape(special), r"\1", text[1:-1])
+
+
+def make(name, *parts):
+    path = os.path.join(scratch, name, *parts)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+def what_it_writes():
+    for number, odd in enumerate(["plain", "a b", 'quo"te', "dollar$HOME", "back\\slash", "100%", "com,ma"]):
+        source, point = make(f"s{number}", odd), make(f"m{number}", odd, "point")
+        root = make(f"root{number}")
+        done = run("--files", "1000", "data", source, point, "8G", "allow_other", "policy=lru", root=root)
+        expect(done.returncode == 0 and not done.stderr, f"{odd}: {done}")
+        conf = dict(line.split("=", 1) for line in read(f"{root}/etc/shadefs/data.conf").splitlines()
+                    if not line.startswith("#"))
+        expect(unquote(conf["SOURCE"], '\\"`$') == source, f"{odd}: {conf}")
+        expect(unquote(conf["MOUNTPOINT"], '\\"`$') == point, f"{odd}: {conf}")
+        expect(conf["OPTIONS"] == f'"capacity={8 << 30},allow_other,policy=lru"', f"{odd}: {conf}")
+        dropin = read(f"{root}/etc/systemd/system/shadefs@data.service.d/50-shadefs.conf")
+        expect(f"\nMemoryLow={8 << 30}\nMemoryMax={(8 << 30) + (256 << 20) + 1000 * 2048}\n" in dropin, dropin)
+        done = run("data", source, point, "8G", root=root)
+        expect(done.returncode == 1 and "--force" in done.stderr, f"written over: {done}")
+        expect(run("--force", "data", source, point, "8G", root=root).returncode == 0, "--force")
+
+
+def what_it_refuses():
+    source, point, root = make("source"), make("point"), make("refused")
+    for arguments, words in ((["x", source, point], "CAPACITY"), (["../x", source, point, "1G"], "NAME"),
+                             (["x", "source", point, "1G"], "SOURCE"), (["x", source, "/nonexistent", "1G"], "make it"),
+                             (["x", source, point, "1X"], "1X"), (["x", source, point, "-1"], "-1"),
+                             (["x", source, point, ""], "CAPACITY"), (["x", source, point, "0%"], "0%"),
+                             (["x", source, point, "101%"], "101%"), (["x", source, point, "1K"], "1M"),
+                             (["x", source, point, "9999999T"], "9999999T"),
+                             (["x", source, point, "99999999999999999999"], "9999"),
+                             (["x", source, point, "1G", "capacity=2G"], "capacity"),
+                             (["x", source + "\n", point, "1G"], "newline"),
+                             (["--files", "many", "x", source, point, "1G"], "many"),
+                             (["--size", "x", source, point, "1G"], "--size"), (["--files"], "--files")):
+        done = run(*arguments, root=root)
+        expect(done.returncode == 1 and words in done.stderr and done.stderr.count("\n") == 1
+               and not done.stdout, f"{arguments}: {done}")
+    expect(not os.listdir(root), "nothing is written by mistake")
+    with open("/proc/meminfo") as file:
+        ram = int(file.readline().split()[1]) * 1024
+    expect(run("x", source, point, "50%", root=root).returncode == 0, "a share")
+    expect(f"capacity={ram * 50 // 100}" in read(f"{root}/etc/shadefs/x.conf"), "of RAM")
+
+
+def what_systemd_says():
+    units, root = make("units"), make("verified")
+    shutil.copytree(os.path.join(ROOT, "packaging", "systemd"), units, dirs_exist_ok=True)
+    text = read(os.path.join(units, "shadefs@.service.in")).replace("@SBINDIR@/shadefs", "/bin/true")
+    with open(os.path.join(units, "shadefs@.service"), "w") as file:
+        file.write(text)
+    for name, odd in (("plain", "plain"), ("odd", "a b\\c\"d%e$f")):
+        run(name, make("source", odd), make("point", odd), "1G", root=root)
+        shutil.copytree(f"{root}/etc/systemd/system/shadefs@{name}.service.d", f"{units}/shadefs@{name}.service.d")
+
+    def verify(*names):
+        done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names],
+                              capture_output=True, text=True, cwd=units,
+                              env={**os.environ, "SYSTEMD_UNIT_PATH": units + ":", "SYSTEMD_LOG_COLOR": "0"})
+        return done.returncode, done.stderr
+
+    for name in ("shadefs@plain.service", "shadefs@odd.service", "shadefs.slice", "mnt-imagenet.mount"):
+        code, said = verify(name)
+        ours = [line for line in said.splitlines() if "shadefs" in line or "imagenet" in line]
+        expect(code == 0 and not ours, f"{name}: {said}")
+    with open(os.path.join(units, "shadefs@plain.service.d", "bad.conf"), "w") as file:
+        file.write("[Service]\nMemoryLou=1\nMemoryMax=much\nKillMode=some\n")
+    said = verify("shadefs@plain.service")[1]
+    expect("MemoryLou" in said and "much" in said and "some" in said, f"mistakes are not found: {said}")
+
+
+try:
+    what_it_writes()
+    what_it_refuses()
+    if shutil.which("systemd-analyze"):
+        what_systemd_says()
+    else:
+        print("without systemd-analyze the units themselves were not looked at")
+finally:
+    shutil.rmtree(scratch)
+print("failed:", len(failed))
+sys.exit(1 if failed else 0)
