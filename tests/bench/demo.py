@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The demo of scripts/run: a small image tree behind a slow source, read through real mounts for a
+few epochs of a modelled training, by LRU, by SHADE's own procedure and by shadefs. Files, mounts,
+scores, orders and times are real; the loss of a sample and the time that a batch takes to compute
+are modelled."""
+import argparse
+import math
+import os
+import random
+import struct
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import control_records
+import lab
+
+BATCH = 64
+WORKERS, BATCHES_AHEAD = 4, 8  # as a DataLoader with four workers does by default
+COMPUTE_S = 0.012              # for a batch
+CACHE_SHARE = 0.2
+DELAY_US, BANDWIDTH = 4000, "120M"
+
+
+class Orders:
+    """Draws orders. Everything that knows how is here."""
+
+    def __init__(self, bench, mode, samples, resident_samples):
+        self.lab, self.samples = bench, samples
+        self.process = subprocess.Popen(
+            [bench.program("bench-draw"), mode, str(samples), "1", "3", "4", str(resident_samples)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        bench.running.append(self)
+
+    def draw(self, epoch, scores, resident):
+        """Ids for an epoch, from a score for each sample (below 0: none) and the mount's bitmap."""
+        words = (self.samples + 63) // 64 * 8
+        self.process.stdin.write(struct.pack("<Q", epoch) + control_records.packed("f", scores) +
+                                 resident[:words].ljust(words, b"\0"))
+        self.process.stdin.flush()
+        answer = self.process.stdout.read(4 * self.samples)
+        return struct.unpack(f"={self.samples}I", answer)
+
+    def end(self):
+        self.lab.running.remove(self)
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+class Losses:
+    """Each sample has a difficulty of its own and is learned a little with every visit."""
+
+    def __init__(self, samples):
+        self.chance = random.Random(7)
+        self.logarithm = [self.chance.gauss(0, 1) for _ in range(samples)]
+
+    def visit(self, sample):
+        self.logarithm[sample] -= 0.05
+        return math.exp(self.logarithm[sample] + self.chance.gauss(0, 0.1))
+
+
+def rank_scores(losses):
+    """SHADE's: ln(rank within the batch + 10), rank 0 the smallest loss."""
+    scores = [0.0] * len(losses)
+    for rank, place in enumerate(sorted(range(len(losses)), key=losses.__getitem__)):
+        scores[place] = math.log(rank + 10)
+    return scores
+
+
+class Training:
+    """One mount and what trains on it."""
+
+    def __init__(self, bench, source, names, size, way):
+        self.lab, self.names, self.way = bench, names, way
+        # Mounted once: its own scan of the tree is no part of an epoch.
+        self.mount = lab.Shade(bench, source, capacity=int(size * CACHE_SHARE),
+                               policy=way["policy"])
+        self.losses = Losses(len(names))
+        self.scores = [-1.0] * len(names)
+        self.drawn = {}
+        kept = int(len(names) * CACHE_SHARE * 0.6)  # beside what is on its way
+        self.orders = Orders(bench, way["sampler"], len(names), kept)
+        self.control = control_records.Control(self.mount.path)
+
+    def order_of(self, epoch):
+        if epoch not in self.drawn:
+            with open(os.path.join(self.mount.path, ".shade", "resident"), "rb") as file:
+                self.drawn[epoch] = self.orders.draw(epoch, self.scores, file.read())
+            if self.way["announce"]:
+                self.control.write(control_records.order(epoch, self.drawn[epoch]))
+        return self.drawn[epoch]
+
+    def read_batch(self, ids):
+        for number in ids:
+            with open(os.path.join(self.mount.path, self.names[number]), "rb") as file:
+                file.read()
+        return ids
+
+    def learn(self, ids):
+        """The model's part: some time, and a loss for each sample."""
+        time.sleep(COMPUTE_S * len(ids) / BATCH)
+        scores = rank_scores([self.losses.visit(number) for number in ids])
+        for number, score in zip(ids, scores):
+            self.scores[number] = score
+        if self.way["score"]:
+            self.control.write(control_records.scores(ids, scores))
+
+    def epoch(self, number):
+        """Figures of one epoch."""
+        order = self.order_of(number)
+        if self.way["announce"]:
+            self.order_of(number + 1)  # one ahead: then who stays is known exactly
+        self.control.write(control_records.epoch_begins(number))
+        before = self.mount.stats()
+        start = time.monotonic()
+        batches = [order[at:at + BATCH] for at in range(0, len(order), BATCH)]
+        pool = ThreadPoolExecutor(WORKERS)
+        try:
+            waiting = []
+            while batches or waiting:
+                while batches and len(waiting) < BATCHES_AHEAD:
+                    waiting.append(pool.submit(self.read_batch, batches.pop(0)))
+                self.learn(waiting.pop(0).result())
+        finally:
+            pool.shutdown(cancel_futures=True)
+        seconds = time.monotonic() - start
+        after = self.mount.stats()
+        change = {key: after[key] - before[key] for key in
+                  ("accesses", "hits", "hits_prefetched", "backend_bytes", "misses")}
+        reads = change["hits"] + change["misses"]
+        return {"s": seconds, "hit ratio": change["hits"] / max(reads, 1),
+                "prefetched": change["hits_prefetched"] / max(reads, 1),
+                "coverage": len(set(order)) / len(self.names),
+                "source MB": change["backend_bytes"] / 1e6}
+
+    def end(self):
+        self.orders.end()
+        os.close(self.control.descriptor)
+        self.mount.end()
+
+
+WAYS = {
+    "LRU, each sample once": {
+        "policy": "lru", "sampler": "uniform", "announce": False, "score": False},
+    "SHADE's own procedure": {
+        "policy": "app", "sampler": "paper", "announce": False, "score": True},
+    "shadefs, each sample once": {
+        "policy": "shade", "sampler": "uniform", "announce": True, "score": True},
+    "shadefs, pads": {
+        "policy": "shade", "sampler": "pads", "announce": True, "score": True},
+    "shadefs, echo": {
+        "policy": "shade", "sampler": "echo", "announce": True, "score": True},
+}
+
+
+def average(rows, key):
+    return sum(row[key] for row in rows) / len(rows)
+
+
+def run_way(bench, slow, names, size, epochs, name):
+    print(f"\n{name}", flush=True)
+    training = Training(bench, slow.path, names, size, WAYS[name])
+    rows = []
+    for number in range(epochs):
+        rows.append(training.epoch(number))
+        print(f"  epoch {number}: hit ratio {rows[-1]['hit ratio']:.2f}, coverage "
+              f"{rows[-1]['coverage']:.2f}, {rows[-1]['s']:.2f} s", flush=True)
+    mode = training.mount.stats()["mode"]
+    training.end()
+    warm = rows[epochs // 2:]
+    return mode, {"": name, "hit ratio": average(warm, "hit ratio"),
+                  "prefetched": average(warm, "prefetched"), "coverage": average(warm, "coverage"),
+                  "source MB": average(warm, "source MB"), "s / epoch": average(warm, "s")}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/run")
+    parser.add_argument("build", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help="tiny, to see that it works")
+    options = parser.parse_args()
+    if not os.path.exists("/dev/fuse"):
+        lab.skip("there is no /dev/fuse here")
+    files, epochs = (300, 2) if options.quick else (2000, 6)
+    bench = lab.Lab(options.build)
+    report = lab.Report("demo", False)
+    tree = bench.make_tree(bench.ram, 10, files, 20_000, 110_000)
+    paths = lab.files_below(tree)
+    names = [os.path.relpath(path, tree) for path in paths]
+    size = sum(os.path.getsize(path) for path in paths)
+    slow = lab.Slow(bench, tree, delay_us=DELAY_US, bandwidth=BANDWIDTH)
+    print(f"{files} files, {size / 1e6:.0f} MB, behind a source with {DELAY_US / 1000:.0f} ms a "
+          f"file and {BANDWIDTH}B/s; a cache of {CACHE_SHARE:.0%}; {WORKERS} loader workers; "
+          f"{COMPUTE_S * 1000:.0f} ms for a batch of {BATCH}")
+    rows = []
+    for name in WAYS:
+        mode, row = run_way(bench, slow, names, size, epochs, name)
+        rows.append(row)
+    for row in rows:
+        row["speed"] = rows[0]["s / epoch"] / row["s / epoch"]
+    report.table(f"means of the last {epochs - epochs // 2} epochs of {epochs}, mode {mode}", rows)
+    print("\nprefetched: the part of the hit ratio that was fetched ahead of a known order\n"
+          "coverage: distinct samples read in an epoch, of all; a hit ratio without it says "
+          "little\nspeed: of LRU's")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
