@@ -13,6 +13,7 @@ ALLOWED = {
               "system": {"assert.h", "errno.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
                          "stdlib.h", "string.h", "sys/mman.h", "uthash.h"}},
     "client": {"folders": {"include"}},
+    "cuda": {"folders": {"include"}},
     "fs": {"folders": {"include"}},
     # The simulator shares the generator of random numbers.
     "sim": {"folders": {"include"}, "headers": {"philox.h"}},
@@ -22,7 +23,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+([<"])([^>"]+)[>"]')
 
 def sources(root, folder):
     for path, _, names in os.walk(os.path.join(root, folder)):
-        yield from (os.path.join(path, name) for name in sorted(names) if name.endswith((".c", ".h")))
+        yield from (os.path.join(path, name) for name in sorted(names) if name.endswith((".c", ".h", ".cu")))
 
 
 def allowed_include(root, folder, rules, quote, name):
