@@ -210,7 +210,8 @@ def new_versions_are_seen():
         assert os.stat(fs.at(path)).st_size == len(data)
     raises(errno.ENOENT, lambda: read(fs.at(deleted)))
     assert read(fs.at(kept)) == contents[kept]
-    assert fs.stats()["stale_drops"] >= 2
+    stats = fs.stats()  # the kernel may have been first
+    assert stats["stale_drops"] + stats["reclaimed"] >= 2, stats
     fs.end()
 
 
