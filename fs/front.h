@@ -23,6 +23,7 @@ struct front {
 	struct native *native_state; /* native.c's */
 	struct store *store;
 	struct cache *cache;
+	bool acls;	       /* others may come, and the source has lists of who may */
 	uid_t owner;	       /* who mounted, and may use .shade */
 	_Atomic bool stopping; /* ends the scan */
 	_Atomic bool scan_wanted;

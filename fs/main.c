@@ -251,6 +251,7 @@ static void start_cache(struct service *service)
 
 	if (rc)
 		give_up(service, o->source, rc, NULL);
+	front->acls = o->allow_other && store_acl(front->store, "", NULL, 0) != -EOPNOTSUPP;
 	rc = cache_create(&front->cache, front->store, &options);
 	if (!rc)
 		rc = cache_start(front->cache, &front_kernel, front);

@@ -10,6 +10,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "channel.h"
@@ -89,6 +90,16 @@ static int open_control(struct front *front)
 /* --- the overlay
  * ----------------------------------------------------------------------------------- */
 
+static int copy_acl(struct store *store, const char *top)
+{
+	char acl[65536]; /* none is larger */
+	int length = store_acl(store, "", acl, sizeof(acl));
+
+	if (length < 0)
+		return length == -ENODATA ? 0 : length;
+	return setxattr(top, STORE_ACL, acl, (size_t)length, 0) ? -errno : 0;
+}
+
 /* The root's permissions are those of the upper of its two layers, an empty directory. */
 static int prepare_top(struct front *front)
 {
@@ -100,7 +111,9 @@ static int prepare_top(struct front *front)
 		attr.mode = 0700;
 		attr.uid = attr.gid = 0;
 	}
-	return chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777) ? -errno : 0;
+	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
+		return -errno;
+	return front->acls ? copy_acl(front->store, top) : 0;
 }
 
 /* nfs_export and a file system id are what fanotify needs to tell files by their handles; older

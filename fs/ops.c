@@ -146,6 +146,37 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_attr(req, &stat, timeout_of(front));
 }
 
+/* The kernel asks for these when somebody else than a file's owner comes, and keeps them as long as
+ * it keeps the attributes. */
+static int read_acl(struct front *front, const struct node *node, void *value, size_t size)
+{
+	char *path = node_path(node);
+	int rc = path ? store_acl(front->store, path, value, size) : -ENOMEM;
+
+	free(path);
+	return rc;
+}
+
+static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	struct front *front = front_of(req);
+	char value[65536]; /* no attribute is larger */
+	int rc = -ENODATA;
+
+	/* The kernel remembers that, and does not ask again. */
+	if (!front->acls)
+		rc = -ENOSYS;
+	else if (!shade_owns(ino) && !strcmp(name, STORE_ACL))
+		rc = read_acl(front, node_of(front, ino), value,
+			      size < sizeof(value) ? size : sizeof(value));
+	if (rc < 0)
+		fuse_reply_err(req, -rc);
+	else if (!size)
+		fuse_reply_xattr(req, (size_t)rc);
+	else
+		fuse_reply_buf(req, value, (size_t)rc);
+}
+
 static void do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	struct front *front = front_of(req);
@@ -508,6 +539,8 @@ static void do_init(void *context, struct fuse_conn_info *conn)
 	/* The overlay makes handles of files, by which their accesses are told. */
 	if (front->native)
 		conn->want |= conn->capable & FUSE_CAP_EXPORT_SUPPORT;
+	if (front->acls)
+		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
 	/* The kernel keeps back what is more. A READ that is kept back has its folios locked, and
 	 * storing a file waits for those: it must not be behind READs that wait for other files. */
 	conn->max_background = UINT16_MAX;
@@ -520,6 +553,7 @@ static const struct fuse_lowlevel_ops files_ops = {
 	.forget = do_forget,
 	.forget_multi = do_forget_multi,
 	.getattr = do_getattr,
+	.getxattr = do_getxattr,
 	.readlink = do_readlink,
 	.statfs = do_statfs,
 	.opendir = do_opendir,

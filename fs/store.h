@@ -65,6 +65,11 @@ int store_open(struct store **out, const char *path, unsigned depth);
 void store_close(struct store *store);
 
 int store_stat(struct store *store, const char *path, struct store_attr *attr);
+/* Access control lists, as the kernel keeps them in this attribute of a file. */
+#define STORE_ACL "system.posix_acl_access"
+/* Its length, or a negative errno: -ENODATA if there is none, -EOPNOTSUPP if there cannot be one,
+ * -ERANGE if it needs more room. With a `size` of 0 only the length is told. */
+int store_acl(struct store *store, const char *path, void *value, size_t size);
 /* A string that the caller frees. */
 int store_readlink(struct store *store, const char *path, char **target);
 /* Calls `entry` for each name but . and .., in any sequence; stops if it returns non-zero

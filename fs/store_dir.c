@@ -13,11 +13,13 @@
 #include <liburing.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "log.h"
@@ -110,6 +112,23 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr)
 	rc = stat_fd(fd, "", attr);
 	close(fd);
 	return rc;
+}
+
+/* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
+int store_acl(struct store *store, const char *path, void *value, size_t size)
+{
+	int fd = open_beneath(store, path, O_PATH);
+	char name[64];
+	ssize_t length;
+
+	if (fd < 0)
+		return fd;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	length = getxattr(name, STORE_ACL, value, size);
+	if (length < 0)
+		length = -errno;
+	close(fd);
+	return (int)length;
 }
 
 int store_readlink(struct store *store, const char *path, char **target)

@@ -442,10 +442,10 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 	if (rc) {
 		drop_listing(&listing);
 	} else {
-		if (!has_same_owner(&dir->attr, &attr)) {
+		if (!has_same_owner(&dir->attr, &attr))
 			tell_of_owner_locked(tree, dir);
+		if (!store_same_attr(&dir->attr, &attr))
 			tree->events->dir_changed(tree->context, dir);
-		}
 		dir->attr = attr;
 		settle_locked(tree, &listing);
 	}

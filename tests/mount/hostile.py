@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import threading
 import time
@@ -53,6 +54,46 @@ def a_directory_is_closed_to_others():
     with open("/proc/self/mountinfo") as file:
         flags = [line.split()[5] for line in file if line.split()[4] == fs.path]
     assert "nosuid" in flags[0] and "nodev" in flags[0], flags
+    fs.end()
+
+
+def set_acl(path, owner, nobody, others):
+    """A list that names one user besides those that every file knows."""
+    none = 0xffffffff
+    entries = [(0x01, owner, none), (0x02, nobody, 65534), (0x04, others, none),
+               (0x10, 7, none), (0x20, others, none)]
+    os.setxattr(path, "system.posix_acl_access",
+                struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries))
+
+
+def lists_of_who_may():
+    root, contents = make_tree(8)
+    os.chmod(root, 0o755)
+    denied, allowed, closed, plain = list(contents)[:4]
+    set_acl(os.path.join(root, denied), 6, 0, 4)
+    set_acl(os.path.join(root, allowed), 6, 4, 0)
+    folder = os.path.join(root, os.path.dirname(closed))
+    plain_folder = os.path.dirname(plain)
+    assert os.path.dirname(closed) not in map(os.path.dirname, (denied, allowed, plain))
+    set_acl(folder, 7, 0, 5)
+    fs = Shade(root, capacity="8M", staleness=0.5, allow_other=True)
+    os.chmod(os.path.dirname(fs.path), 0o755)
+    for path in (denied, allowed, closed, plain):
+        assert as_nobody(os.path.join(root, path)) == (path in (denied, closed)), path
+        assert read(fs.at(path)) == contents[path]
+        assert as_nobody(fs.at(path)) == (path in (denied, closed)), path
+    set_acl(folder, 7, 5, 0)
+    set_acl(os.path.join(root, plain_folder), 7, 0, 5)
+    set_acl(os.path.join(root, denied), 6, 4, 4)
+    wait_until(lambda: as_nobody(fs.at(closed)) == 0, "open", 5)
+    wait_until(lambda: as_nobody(fs.at(plain)) == 1, "closed", 5)
+    wait_until(lambda: as_nobody(fs.at(denied)) == 0, "allowed", 5)
+    fs.end()
+    # In native mode the root is not the source's own.
+    set_acl(root, 7, 0, 5)
+    fs = Shade(root, capacity="8M", allow_other=True)
+    assert as_nobody(fs.at(allowed)) == 1
+    assert read(fs.at(allowed)) == contents[allowed]
     fs.end()
 
 
@@ -187,6 +228,6 @@ def everything_hangs():
     slow.end()
 
 
-run_tests([names_that_were_asked_for_too_early, a_directory_is_closed_to_others,
+run_tests([names_that_were_asked_for_too_early, a_directory_is_closed_to_others, lists_of_who_may,
            the_source_has_a_shade_of_its_own, handles_of_what_was_forgotten,
            a_mount_point_with_a_space, odd_commands, large_files_in_orders, everything_hangs])
