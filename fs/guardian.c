@@ -96,7 +96,7 @@ void guardian_add(const char *mount_point)
 {
 	struct stat stat_buffer;
 
-	if (charge->count == MOUNTS_MAX || strlen(mount_point) >= sizeof(charge->points[0]) ||
+	if (guardian <= 0 || charge->count == MOUNTS_MAX || strlen(mount_point) >= sizeof(charge->points[0]) ||
 	    stat(mount_point, &stat_buffer))
 		return;
 	strcpy(charge->points[charge->count], mount_point);

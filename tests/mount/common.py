@@ -70,6 +70,22 @@ if MODE == "native" and (missing := can_native()):
     skip(missing)
 
 
+def abort_connections(*prefixes):
+    """Those of FUSE mounts whose mount points begin so: whoever waits for them gets an error."""
+    connections = tempfile.mkdtemp(dir=scratch)
+    subprocess.run(["mount", "-t", "fusectl", "none", connections], check=True)
+    try:
+        with open("/proc/self/mountinfo") as file:
+            mounts = [line.split() for line in file if " - fuse" in line]
+        for fields in mounts:
+            if fields[4].startswith(prefixes):
+                minor = fields[2].split(":")[1]
+                with open(os.path.join(connections, minor, "abort"), "w") as file:
+                    file.write("1")
+    finally:
+        subprocess.run(["umount", connections], check=True)
+
+
 class Filesystem:
     """A FUSE server of ours, in front, on a mount point of its own."""
 
@@ -103,7 +119,11 @@ class Filesystem:
         """Whatever happens."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                abort_connections(self.path, f"/run/shadefs/{self.process.pid}/")
+                self.process.wait(10)
         for path in (os.path.join(self.path, ".shade"), self.path):
             subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
 
@@ -158,10 +178,10 @@ class Shade(Filesystem):
 
 
 class Slow(Filesystem):
-    def __init__(self, source, **options):
+    def __init__(self, source, point=None, **options):
         text = ",".join(f"{name}={value}" for name, value in options.items())
         super().__init__(lambda path: [SLOWFS, "-f", *(["-o", text] if text else []), source, path],
-                         "slowfs")
+                         "slowfs", point)
 
     def tell(self, text):
         fd = os.open(os.path.join(self.path, ".slowfs"), os.O_WRONLY)

@@ -261,6 +261,39 @@ def killed_under_load():
         assert not os.path.exists(f"/run/shadefs/{fs.process.pid}"), "a place was left"
 
 
+def killed_while_it_waits_for_itself():
+    """It asks the kernel for a file that it has fetched ahead, the kernel asks it for the name, and
+    the source hangs. Killed, it would wait for its own answer, and all readers with it."""
+    root, contents = make_tree(8)
+    elsewhere, _ = make_tree(1)
+    os.mkdir(os.path.join(root, "elsewhere"))
+    slow = Slow(elsewhere, point=os.path.join(root, "elsewhere"))
+    fs = Shade(root, capacity="8M", staleness=0.5)
+    ahead = fs.samples()[next(iter(contents))]
+    before = fs.stats()["backend_reads"]
+    os.kill(slow.process.pid, signal.SIGSTOP)
+    with open(os.path.join(root, "new"), "w"):
+        pass  # the root is to be read again, and something in it hangs
+    time.sleep(1)
+    control = os.open(fs.at(".shade", "control"), os.O_WRONLY)
+    os.write(control, b"order 1 begin\norder 1 %d\norder 1 end\nepoch 1\n" % ahead)
+    wait_until(lambda: fs.stats()["backend_reads"] > before, "fetched ahead", 10)
+    reader = subprocess.Popen(["cat", fs.at("new")], stderr=subprocess.PIPE)
+    time.sleep(0.5)
+    assert reader.poll() is None, "the source does not hang"
+    try:
+        fs.process.kill()
+        fs.process.wait(10)
+        assert reader.wait(10) == 1
+    finally:
+        os.kill(slow.process.pid, signal.SIGCONT)
+        fs.kill()
+        reader.communicate()
+        os.close(control)
+    running.remove(fs)
+    slow.end()
+
+
 def ended_under_load():
     root, contents = make_tree(200)
     slow = Slow(root, delay_us=2000)
@@ -304,4 +337,4 @@ def few_descriptors():
 run_tests([one_fetch_for_64_readers, crowds_at_a_small_capacity, capacity_holds_at_every_moment,
            failures_are_not_cached, changed_during_the_read, one_hung_file_delays_nobody,
            a_waiting_reader_can_be_interrupted, new_versions_are_seen, killed_under_load,
-           ended_under_load, few_descriptors])
+           killed_while_it_waits_for_itself, ended_under_load, few_descriptors])
