@@ -43,7 +43,7 @@ static void drop_locked(struct cache *cache, struct node *node)
 		return;
 	if (!cache->leaving_bytes)
 		cache->dropped_ms = cache_now_ms();
-	cache->leaving_bytes += node->attr.size;
+	cache->leaving_bytes += cache_memory_of(node);
 }
 
 static void dropped(void *context, struct node *node)
@@ -52,7 +52,7 @@ static void dropped(void *context, struct node *node)
 
 	pthread_mutex_lock(&cache->lock);
 	cache->dropped_ms = cache_now_ms();
-	cache->leaving_bytes -= node_is_file(node) ? node->attr.size : 0;
+	cache->leaving_bytes -= node_is_file(node) ? cache_memory_of(node) : 0;
 	if (!cache->leaving_bytes)
 		pthread_cond_broadcast(&cache->changed);
 	pthread_mutex_unlock(&cache->lock);
@@ -78,7 +78,7 @@ static void unpass_locked(struct cache *cache, struct node *node)
 	if (!node->passing)
 		return;
 	node->passing = false;
-	cache->passing_bytes -= node->attr.size;
+	cache->passing_bytes -= cache_memory_of(node);
 }
 
 bool cache_is_resident_locked(const struct cache *cache, const struct node *node)
@@ -137,7 +137,7 @@ void cache_pass_locked(struct cache *cache, struct node *node)
 		return;
 	}
 	node->passing = true;
-	cache->passing_bytes += node->attr.size;
+	cache->passing_bytes += cache_memory_of(node);
 	if (node->in_passing)
 		return;
 	if (cache->passing_count == PASSING_MAX)
@@ -162,7 +162,7 @@ static bool is_large(const struct cache *cache, const struct node *node)
 /* What the policy is told: what is read by ranges fits nowhere. */
 static uint64_t policy_size(const struct cache *cache, const struct node *node)
 {
-	return is_large(cache, node) ? UINT64_MAX : node->attr.size;
+	return is_large(cache, node) ? UINT64_MAX : cache_memory_of(node);
 }
 
 static void set_slot_locked(struct cache *cache, struct node *node, uint32_t slot)

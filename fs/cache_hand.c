@@ -502,7 +502,7 @@ static uint64_t memory_locked(const struct cache *cache, const struct cache_stat
 
 	for (const struct flight *flight = cache->flights; flight; flight = flight->next)
 		if (flight->admitted && flight->state != FLIGHT_WAITING)
-			bytes += flight->size;
+			bytes += cache_memory_of(flight->node);
 	return bytes;
 }
 

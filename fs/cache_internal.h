@@ -10,6 +10,7 @@
 #define SHADE_CACHE_INTERNAL_H
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include "cache.h"
 
@@ -45,13 +46,21 @@ struct flight {
 	char *path;
 	void *buffer;
 	size_t size;
-	size_t accounted; /* of the buffer, in cache->inflight_bytes */
+	uint64_t accounted; /* of the buffer, in cache->inflight_bytes */
 	struct store_attr expected;
 	struct store_read read;
 	struct residency_store store;
 	struct waiter *waiters;
 	struct flight *next, *before; /* in cache->flights */
 };
+
+/* What a file takes, resident or in a buffer: memory has whole pages only. */
+static inline uint64_t cache_memory_of(const struct node *node)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	return (node->attr.size + page - 1) / page * page;
+}
 
 struct cache {
 	struct cache_options options; /* constant, but for capacity_bytes */

@@ -331,9 +331,9 @@ static void checked(struct store_read *read, int rc)
 /* --- starting
  * --------------------------------------------------------------------------------------- */
 
-static size_t buffer_size(const struct flight *flight)
+static uint64_t buffer_memory(const struct flight *flight)
 {
-	return flight->checking ? 0 : flight->size;
+	return flight->checking ? 0 : cache_memory_of(flight->node);
 }
 
 /* A drop may wait for a READ that waits for a fetch: then one is possible all the same. */
@@ -367,9 +367,9 @@ static struct flight *next_wanted_locked(struct cache *cache)
 		flight = flight->next;
 	if (!flight)
 		return NULL;
-	if (!has_room_locked(cache, buffer_size(flight)))
-		cache_hurry_locked(cache, buffer_size(flight));
-	return has_room_locked(cache, buffer_size(flight)) ? flight : NULL;
+	if (!has_room_locked(cache, buffer_memory(flight)))
+		cache_hurry_locked(cache, buffer_memory(flight));
+	return has_room_locked(cache, buffer_memory(flight)) ? flight : NULL;
 }
 
 /* A sample that the policy has admitted, with nobody waiting for it. */
@@ -397,7 +397,7 @@ static struct flight *next_warm_locked(struct cache *cache)
 		struct flight *flight = NULL;
 
 		if (node && node->attr.size <= cache->range_bytes)
-			(void)sched_warm(cache->sched, slot, node->attr.size, &verdict);
+			(void)sched_warm(cache->sched, slot, cache_memory_of(node), &verdict);
 		cache_drop_victims_locked(cache, &verdict);
 		if (verdict.action == SCHED_ADMIT && node->attr.size)
 			flight = begin_ahead_locked(cache, slot);
@@ -458,7 +458,7 @@ static struct flight *take_next(struct cache *cache)
 		cache->started_ms = cache_now_ms();
 		flight->deadline_ms = cache->started_ms + cache->options.deadline_ms;
 		cache->running++;
-		flight->accounted = buffer_size(flight);
+		flight->accounted = buffer_memory(flight);
 		cache->inflight_bytes += flight->accounted;
 	}
 	pthread_mutex_unlock(&cache->lock);
@@ -476,7 +476,7 @@ void flight_start_all(struct cache *cache)
 		flight->read = (struct store_read){ .path = flight->path,
 						    .expected = &flight->expected,
 						    .buffer = flight->buffer,
-						    .size = buffer_size(flight),
+						    .size = flight->checking ? 0 : flight->size,
 						    .done = flight->checking ? checked : fetched };
 		if (flight->path && (flight->buffer || flight->checking))
 			store_read(cache->store, &flight->read);

@@ -81,6 +81,19 @@ def capacity_holds_at_every_moment():
     fs.end()
 
 
+def small_files_take_whole_pages():
+    root, contents = make_tree(600, size=100)
+    fs = Shade(root, capacity="1M", inflight="256K", policy="lru")
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    fs.settle()
+    stats = fs.stats()
+    page = os.sysconf("SC_PAGESIZE")
+    assert stats["resident_bytes"] == stats["resident_samples"] * page, stats
+    assert 0.9 * (768 << 10) <= stats["resident_bytes"] <= 768 << 10, stats
+    fs.end()
+
+
 def failures_are_not_cached():
     root, contents = make_tree(8)
     slow = Slow(root)
@@ -335,6 +348,6 @@ def few_descriptors():
 
 
 run_tests([one_fetch_for_64_readers, crowds_at_a_small_capacity, capacity_holds_at_every_moment,
-           failures_are_not_cached, changed_during_the_read, one_hung_file_delays_nobody,
-           a_waiting_reader_can_be_interrupted, new_versions_are_seen, killed_under_load,
-           killed_while_it_waits_for_itself, ended_under_load, few_descriptors])
+           small_files_take_whole_pages, failures_are_not_cached, changed_during_the_read,
+           one_hung_file_delays_nobody, a_waiting_reader_can_be_interrupted, new_versions_are_seen,
+           killed_under_load, killed_while_it_waits_for_itself, ended_under_load, few_descriptors])
