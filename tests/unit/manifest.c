@@ -106,7 +106,7 @@ static int note(void *context, const char *name, const struct store_attr *attr)
 static char *write_text(void (*fill)(struct manifest_writer *writer), size_t *size, uint64_t *mark)
 {
 	struct manifest_writer writer, dry;
-	char *text = NULL;
+	static char *text; /* gcc thinks that the stream outlives us */
 	FILE *file = open_memstream(&text, size);
 
 	manifest_begin(&writer, file);
