@@ -204,6 +204,7 @@ static void *scan(void *argument)
 		if (!rc)
 			manifest_save(&service->manifest, cache_tree(front->cache),
 				      &front->stopping);
+		(void)malloc_trim(0); /* tables have grown and left holes */
 	}
 	return NULL;
 }

@@ -19,8 +19,8 @@
 static struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
 			     uint64_t now_ms)
 {
-	size_t length = strlen(name);
-	struct node *node = calloc(1, sizeof(*node) + length + 1);
+	size_t length = strlen(name), size = offsetof(struct node, name) + length + 1;
+	struct node *node = calloc(1, size > sizeof(*node) ? size : sizeof(*node));
 
 	if (!node)
 		return NULL;
@@ -97,9 +97,11 @@ static void lose_name_locked(struct tree *tree, struct node *node)
 /* A node loses its name, and with a directory all below. */
 static void detach_locked(struct tree *tree, struct node *node)
 {
-	for (uint32_t i = 0; i < node->child_count; i++)
-		detach_locked(tree, node->children[i]);
-	node->child_count = 0;
+	if (node_is_dir(node)) {
+		for (uint32_t i = 0; i < node->child_count; i++)
+			detach_locked(tree, node->children[i]);
+		node->child_count = 0;
+	}
 	lose_name_locked(tree, node);
 	if (node_is_file(node))
 		tree->events->file_removed(tree->context, node);
@@ -438,7 +440,7 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 	pthread_cond_broadcast(&tree->read);
 	if (!rc && dir->detached)
 		rc = -ENOENT;
-	dir->read_rc = rc;
+	dir->read_rc = (int16_t)rc;
 	if (rc) {
 		drop_listing(&listing);
 	} else {
@@ -699,7 +701,7 @@ int tree_open(struct tree **out, struct store *store, uint64_t staleness_ms,
 
 static void free_all(struct node *node)
 {
-	for (uint32_t i = 0; i < node->child_count; i++)
+	for (uint32_t i = 0; node_is_dir(node) && i < node->child_count; i++)
 		free_all(node->children[i]);
 	free(node->children);
 	free(node);

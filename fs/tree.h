@@ -25,10 +25,15 @@ struct tree;
 struct flight;
 struct manifest;
 
+/* There are millions of them: for 20 characters of a name, 151 bytes, as much as malloc() can put
+ * into 160. */
 struct node {
 	struct node *parent;	/* NULL: the root */
 	struct node **children; /* directories: sorted by name; NULL: not read yet */
-	uint32_t child_count;
+	union {
+		uint32_t child_count; /* directories; tree lock */
+		uint32_t opens;	      /* files; cache lock */
+	};
 	uint32_t slot; /* files, cache lock: the id in the policy core; SLOT_NONE: none */
 	struct store_attr attr;
 	uint64_t checked_ms; /* when the source was last asked; 0: long ago (atomic access) */
@@ -40,20 +45,20 @@ struct node {
 	_Atomic uint32_t holders;   /* who else needs it: opens, flights, notifications */
 	_Atomic uint32_t released;  /* holds that wait for tree_reap() */
 	struct node *next_released; /* release lock */
+	struct flight *flight;	    /* cache lock: see cache.c */
+	uint16_t type;		    /* that of `attr.mode`; constant, so it needs no lock */
+	int16_t read_rc;	    /* directories: what came of reading it; tree lock */
 	bool detached;		    /* has lost its name; tree lock */
 	bool reading;		    /* directories: somebody reads it; tree lock */
 	_Atomic bool stale;	    /* the source has another version */
 	_Atomic bool drop_wanted;   /* residency is to drop its pages */
-	uint16_t type;		    /* that of `attr.mode`; constant, so it needs no lock */
-	int read_rc;		    /* directories: what came of reading it; tree lock */
-
-	struct flight *flight;	    /* cache lock: see cache.c */
-	uint32_t opens;		    /* cache lock */
-	bool counted;		    /* cache lock: a READ was an access before its open was seen */
-	bool early;		    /* cache lock: a READ has told of an open before it was seen */
-	bool in_passing;	    /* cache lock: in the ring of what passes through */
-	bool passing;		    /* cache lock: has pages in the kernel that nobody admitted */
 	_Atomic bool entry_changed; /* directories: other permissions; residency is to tell */
+
+	/* Cache lock. */
+	bool counted : 1;    /* a READ was an access before its open was seen */
+	bool early : 1;	     /* a READ has told of an open before it was seen */
+	bool in_passing : 1; /* in the ring of what passes through */
+	bool passing : 1;    /* has pages in the kernel that nobody admitted */
 
 	char name[];
 };
