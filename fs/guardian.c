@@ -96,8 +96,8 @@ void guardian_add(const char *mount_point)
 {
 	struct stat stat_buffer;
 
-	if (guardian <= 0 || charge->count == MOUNTS_MAX || strlen(mount_point) >= sizeof(charge->points[0]) ||
-	    stat(mount_point, &stat_buffer))
+	if (guardian <= 0 || charge->count == MOUNTS_MAX ||
+	    strlen(mount_point) >= sizeof(charge->points[0]) || stat(mount_point, &stat_buffer))
 		return;
 	strcpy(charge->points[charge->count], mount_point);
 	charge->devices[charge->count] = stat_buffer.st_dev;

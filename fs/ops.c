@@ -534,9 +534,9 @@ static void do_init(void *context, struct fuse_conn_info *conn)
 
 	/* Every listing tells of the files, too, not only when the kernel thinks that they are
 	 * wanted: they will be opened, and to be asked for each takes far longer. */
-	conn->want &= ~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
-				  FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
-				  FUSE_CAP_SPLICE_MOVE);
+	conn->want &=
+		~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
+			    FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS |
 				       FUSE_CAP_EXPLICIT_INVAL_DATA);
 	/* The overlay makes handles of files, by which their accesses are told. */
