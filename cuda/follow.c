@@ -172,7 +172,7 @@ static void read_text(struct follow *f)
 			continue;
 		}
 		id = (uint32_t)lines_take_number(&f->lines, "an id", last);
-		loss = lines_take_real(&f->lines, "a loss");
+		loss = (float)lines_take_real(&f->lines, "a loss");
 		lines_end(&f->lines);
 		take(f, epoch, id, loss);
 	}

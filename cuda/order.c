@@ -21,7 +21,7 @@ static void read_scores(struct shade_scorer *s, const struct command_options *o)
 		if (!lines_has_word(&lines))
 			continue;
 		id = (uint32_t)lines_take_number(&lines, "an id", o->scorer.samples - 1);
-		score = lines_take_real(&lines, "a score");
+		score = (float)lines_take_real(&lines, "a score");
 		if (lines_has_word(&lines)) {
 			(void)lines_take_number(&lines, "a frequency", UINT64_MAX);
 			(void)lines_take_number(&lines, "residency", 1);

@@ -52,7 +52,7 @@ int command_rank(const struct command_options *options)
 		}
 		if (batch.count == LOSSES_MAX)
 			lines_fail(&lines, "a batch has at most %u losses", LOSSES_MAX);
-		add(&batch, lines_take_real(&lines, "a loss"));
+		add(&batch, (float)lines_take_real(&lines, "a loss"));
 		lines_end(&lines);
 	}
 	flush(&batch, false);

@@ -46,13 +46,13 @@ static struct recorded read_record(struct lines *lines, uint32_t samples)
 	struct recorded record;
 	uint64_t id;
 
-	record.epoch = lines_take_number(lines, "the epoch");
-	id = lines_take_number(lines, "the sample id");
+	record.epoch = lines_take_number(lines, "the epoch", UINT64_MAX);
+	id = lines_take_number(lines, "the sample id", UINT64_MAX);
 	if (id >= samples)
-		fail_at(lines->name, lines->number, "sample %llu is not below --samples %u",
-			(unsigned long long)id, samples);
+		lines_fail(lines, "sample %llu is not below --samples %u", (unsigned long long)id,
+			   samples);
 	record.id = (uint32_t)id;
-	record.loss = (float)lines_take_real(lines, "the loss");
+	record.loss = (float)lines_take_amount(lines, "the loss");
 	lines_end(lines);
 	return record;
 }
@@ -65,6 +65,8 @@ void losses_read(struct losses *losses, const char *path, uint32_t samples)
 	*losses = (struct losses){ .samples = samples };
 	lines_open(&lines, path);
 	while (lines_next(&lines)) {
+		if (!lines_has_word(&lines))
+			continue;
 		if (count == room) {
 			room = room ? room * 2 : 1024;
 			losses->recorded =

@@ -28,15 +28,14 @@ struct reader {
 
 static struct known_id *take_id(struct reader *reader)
 {
-	uint64_t outside = lines_take_number(&reader->lines, "the sample id");
+	uint64_t outside = lines_take_number(&reader->lines, "the sample id", UINT64_MAX);
 	struct known_id *id;
 
 	HASH_FIND(hh, reader->known, &outside, sizeof(outside), id);
 	if (id)
 		return id;
 	if (reader->trace->samples == SCHED_SAMPLES_MAX)
-		fail_at(reader->lines.name, reader->lines.number, "more than %u samples",
-			SCHED_SAMPLES_MAX);
+		lines_fail(&reader->lines, "more than %u samples", SCHED_SAMPLES_MAX);
 	id = must(calloc(1, sizeof(*id)));
 	id->outside = outside;
 	id->inside = reader->trace->samples++;
@@ -74,27 +73,26 @@ static void read_access(struct reader *reader)
 	struct trace_event *event = add_event(trace, TRACE_ACCESS, reader->lines.number);
 	uint64_t size = 1;
 
-	if (lines_has_field(&reader->lines))
-		size = lines_take_number(&reader->lines, "the size");
+	if (lines_has_word(&reader->lines))
+		size = lines_take_number(&reader->lines, "the size", UINT64_MAX);
 	event->id = id->inside;
 	event->size = size;
 	trace->accesses++;
 	if (size <= id->size)
 		return;
 	if (__builtin_add_overflow(trace->distinct_bytes, size - id->size, &trace->distinct_bytes))
-		fail_at(reader->lines.name, reader->lines.number, "the sizes add up to too much");
+		lines_fail(&reader->lines, "the sizes add up to too much");
 	id->size = size;
 }
 
 static void read_score(struct reader *reader)
 {
 	uint32_t id = take_id(reader)->inside;
-	double score = lines_take_real(&reader->lines, "the score");
+	double score = lines_take_amount(&reader->lines, "the score");
 	struct trace_event *event;
 
 	if (score > FLT_MAX)
-		fail_at(reader->lines.name, reader->lines.number, "the score is too large: %g",
-			score);
+		lines_fail(&reader->lines, "the score is too large: %g", score);
 	event = add_event(reader->trace, TRACE_SCORE, reader->lines.number);
 	event->id = id;
 	event->score = score;
@@ -102,17 +100,16 @@ static void read_score(struct reader *reader)
 
 static void read_order(struct reader *reader)
 {
-	uint64_t epoch = lines_take_number(&reader->lines, "the epoch");
+	uint64_t epoch = lines_take_number(&reader->lines, "the epoch", UINT64_MAX);
 	size_t start = reader->trace->pool_count;
 	struct trace_event *event;
 
 	pool_add(reader->trace, (uint32_t)epoch);
 	pool_add(reader->trace, (uint32_t)(epoch >> 32));
-	while (lines_has_field(&reader->lines))
+	while (lines_has_word(&reader->lines))
 		pool_add(reader->trace, take_id(reader)->inside);
 	if (reader->trace->pool_count - start - 2 > SCHED_ORDER_MAX)
-		fail_at(reader->lines.name, reader->lines.number, "more than %u ids in an order",
-			SCHED_ORDER_MAX);
+		lines_fail(&reader->lines, "more than %u ids in an order", SCHED_ORDER_MAX);
 	event = add_event(reader->trace, TRACE_ORDER, reader->lines.number);
 	event->id = (uint32_t)(reader->trace->pool_count - start - 2);
 	event->order_at = start;
@@ -135,11 +132,10 @@ static void read_line(struct reader *reader)
 		break;
 	case 'e':
 		add_event(reader->trace, TRACE_EPOCH, lines->number)->epoch =
-			lines_take_number(lines, "the epoch");
+			lines_take_number(lines, "the epoch", UINT64_MAX);
 		break;
 	default:
-		fail_at(lines->name, lines->number, "a line begins with a, s, o, e or #, not '%c'",
-			kind);
+		lines_fail(lines, "a line begins with a, s, o, e or #, not '%c'", kind);
 	}
 	lines_end(lines);
 }
@@ -153,7 +149,8 @@ void trace_read(struct trace *trace, const char *path)
 	lines_open(&reader.lines, path);
 	trace->name = reader.lines.name;
 	while (lines_next(&reader.lines))
-		read_line(&reader);
+		if (lines_has_word(&reader.lines))
+			read_line(&reader);
 	if (!trace->accesses)
 		fail("%s has no access", reader.lines.name);
 	lines_close(&reader.lines);

@@ -1,48 +1,63 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fail.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Names may have anything in them: one sentence stays one line, and no escape works. */
+__attribute__((noreturn)) static void end(int status, const char *format, va_list args)
+{
+	char sentence[8192];
+
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	for (char *at = sentence; *at; at++)
+		if (iscntrl((unsigned char)*at))
+			*at = '?';
+	fflush(stdout);
+	fprintf(stderr, "%s: %s\n", program_invocation_short_name, sentence);
+	exit(status);
+}
 
 void fail(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	fputs("shade-sim: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
-	va_end(args);
-	exit(2);
+	end(2, format, args);
 }
 
 void fail_at(const char *file, unsigned long line, const char *format, ...)
 {
+	char sentence[4096];
 	va_list args;
 
 	va_start(args, format);
-	fprintf(stderr, "shade-sim: %s:%lu: ", file, line);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
+	vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
-	exit(2);
+	fail("%s:%lu: %s", file, line, sentence);
+}
+
+void give_up(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	end(1, format, args);
 }
 
 void *must(void *allocated)
 {
-	if (!allocated) {
-		fputs("shade-sim: out of memory\n", stderr);
-		exit(1);
-	}
+	if (!allocated)
+		give_up("out of memory");
 	return allocated;
 }
 
 void must_do(int rc, const char *what)
 {
-	if (!rc)
-		return;
-	fprintf(stderr, "shade-sim: %s: %s\n", what, strerror(-rc));
-	exit(1);
+	if (rc)
+		give_up("%s: %s", what, strerror(-rc));
 }

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,15 +27,26 @@ void lines_close(struct lines *lines)
 	free(lines->text);
 }
 
+void lines_fail(const struct lines *lines, const char *format, ...)
+{
+	char sentence[512];
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(sentence, sizeof(sentence), format, args);
+	va_end(args);
+	fail_at(lines->name, lines->number, "%s", sentence);
+}
+
 static void skip_blanks(struct lines *lines)
 {
-	while (*lines->at && isspace((unsigned char)*lines->at))
+	while (isspace((unsigned char)*lines->at))
 		lines->at++;
 }
 
 bool lines_next(struct lines *lines)
 {
-	for (;;) {
+	do {
 		ssize_t length = getline(&lines->text, &lines->room, lines->file);
 
 		if (length < 0) {
@@ -44,89 +56,100 @@ bool lines_next(struct lines *lines)
 		}
 		lines->number++;
 		if (memchr(lines->text, 0, (size_t)length))
-			fail_at(lines->name, lines->number, "the line has a NUL byte");
+			lines_fail(lines, "the line has a NUL byte");
 		lines->at = lines->text;
-		if (lines_has_field(lines))
-			return true;
-	}
+		skip_blanks(lines);
+	} while (*lines->at == '#');
+	return true;
 }
 
-bool lines_has_field(struct lines *lines)
+bool lines_has_word(struct lines *lines)
 {
 	skip_blanks(lines);
 	return *lines->at && *lines->at != '#';
 }
 
-/* The text of the next field for an error message, cut to what a person reads. */
-static const char *field_text(const struct lines *lines)
+static size_t word_length(const struct lines *lines)
 {
-	static char text[41];
-	size_t length = strcspn(lines->at, " \t\r\n");
-
-	if (length >= sizeof(text))
-		length = sizeof(text) - 1;
-	memcpy(text, lines->at, length);
-	text[length] = 0;
-	return text;
+	return strcspn(lines->at, " \t\r\n\v\f");
 }
 
-static void need_field(struct lines *lines, const char *what)
+/* For errors, cut to what a person reads. */
+static int shown_length(const struct lines *lines)
 {
-	if (!lines_has_field(lines))
-		fail_at(lines->name, lines->number, "%s is missing", what);
+	size_t length = word_length(lines);
+
+	return length > 40 ? 40 : (int)length;
 }
 
-static bool is_end(char c)
+static void need_word(struct lines *lines, const char *what)
 {
-	return !c || isspace((unsigned char)c);
+	if (!lines_has_word(lines))
+		lines_fail(lines, "%s is missing", what);
+}
+
+bool lines_take_word(struct lines *lines, const char *word)
+{
+	if (!lines_has_word(lines) || word_length(lines) != strlen(word) ||
+	    strncmp(lines->at, word, strlen(word)))
+		return false;
+	lines->at += strlen(word);
+	return true;
 }
 
 char lines_take_letter(struct lines *lines, const char *what)
 {
-	need_field(lines, what);
-	if (!is_end(lines->at[1]))
-		fail_at(lines->name, lines->number, "%s is one letter, not '%s'", what,
-			field_text(lines));
+	need_word(lines, what);
+	if (word_length(lines) != 1)
+		lines_fail(lines, "%s is one letter, not '%.*s'", what, shown_length(lines),
+			   lines->at);
 	return *lines->at++;
 }
 
-uint64_t lines_take_number(struct lines *lines, const char *what)
+uint64_t lines_take_number(struct lines *lines, const char *what, uint64_t most)
 {
+	unsigned long long value;
 	char *end;
-	uint64_t value;
 
-	need_field(lines, what);
+	need_word(lines, what);
 	errno = 0;
 	value = strtoull(lines->at, &end, 10);
-	if (!isdigit((unsigned char)*lines->at) || !is_end(*end))
-		fail_at(lines->name, lines->number, "%s is not a whole number: '%s'", what,
-			field_text(lines));
-	if (errno)
-		fail_at(lines->name, lines->number, "%s is too large: '%s'", what,
-			field_text(lines));
+	if (!isdigit((unsigned char)*lines->at) || end != lines->at + word_length(lines))
+		lines_fail(lines, "%s is a whole number, not '%.*s'", what, shown_length(lines),
+			   lines->at);
+	if (errno || value > most)
+		lines_fail(lines, "%s is at most %llu, not %.*s", what, (unsigned long long)most,
+			   shown_length(lines), lines->at);
 	lines->at = end;
 	return value;
 }
 
 double lines_take_real(struct lines *lines, const char *what)
 {
-	char *end;
 	double value;
+	char *end;
 
-	need_field(lines, what);
+	need_word(lines, what);
 	value = strtod(lines->at, &end);
-	if (end == lines->at || !is_end(*end) || !isfinite(value))
-		fail_at(lines->name, lines->number, "%s is not a finite number: '%s'", what,
-			field_text(lines));
-	if (value < 0)
-		fail_at(lines->name, lines->number, "%s is negative: '%s'", what,
-			field_text(lines));
+	if (end != lines->at + word_length(lines) || isnan(value))
+		lines_fail(lines, "%s is not a number: '%.*s'", what, shown_length(lines),
+			   lines->at);
 	lines->at = end;
+	return value;
+}
+
+double lines_take_amount(struct lines *lines, const char *what)
+{
+	double value = lines_take_real(lines, what);
+
+	if (isinf(value) || value < 0)
+		lines_fail(lines, "%s is %s: %g", what, value < 0 ? "negative" : "too large",
+			   value);
 	return value;
 }
 
 void lines_end(struct lines *lines)
 {
-	if (lines_has_field(lines))
-		fail_at(lines->name, lines->number, "'%s' is too much", field_text(lines));
+	if (lines_has_word(lines))
+		lines_fail(lines, "'%.*s' is too much", shown_length(lines), lines->at);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Text files of one record a line, with errors that name the line. */
-#ifndef SHADE_SIM_LINES_H
-#define SHADE_SIM_LINES_H
+/* Text of one record a line, with errors that name the line: every call exits with a sentence if
+ * it does not find what it is asked for. */
+#ifndef SHADE_LINES_H
+#define SHADE_LINES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,20 +17,26 @@ struct lines {
 	char *at; /* what of the line was not taken yet */
 };
 
-/* "-" is standard input. Exits if it cannot be opened. */
+/* "-" is standard input. */
 void lines_open(struct lines *lines, const char *path);
 void lines_close(struct lines *lines);
-/* The next line that is neither empty nor a comment (#). False at the end. */
+/* The next line that is more than a comment (#), or empty. False at the end. */
 bool lines_next(struct lines *lines);
+__attribute__((noreturn, format(printf, 2, 3))) void lines_fail(const struct lines *lines,
+								const char *format, ...);
 
-/* The next field of the line; each exits if it is not what is asked for. `what` names
- * it in the error. */
-bool lines_has_field(struct lines *lines);
+/* Words are what blanks and the end of the line separate; a comment may follow the last. `what`
+ * names the word in errors. */
+bool lines_has_word(struct lines *lines);
+/* Whether the next word is this; takes it if so. */
+bool lines_take_word(struct lines *lines, const char *word);
 char lines_take_letter(struct lines *lines, const char *what);
-uint64_t lines_take_number(struct lines *lines, const char *what);
-/* Finite and not negative. */
+uint64_t lines_take_number(struct lines *lines, const char *what, uint64_t most);
+/* Not a NaN; may be infinite. */
 double lines_take_real(struct lines *lines, const char *what);
-/* Exits if anything is left. */
+/* Finite and not negative. */
+double lines_take_amount(struct lines *lines, const char *what);
+/* There must be nothing left. */
 void lines_end(struct lines *lines);
 
 #endif
