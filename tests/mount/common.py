@@ -190,6 +190,21 @@ class Slow(Filesystem):
         finally:
             os.close(fd)
 
+    def pause(self):
+        """It hangs until resume(). A request that it had taken, but not answered, could not be
+        given up by anybody, not even killed: so it is over only when all threads stand still."""
+        def states():
+            folder = f"/proc/{self.process.pid}/task"
+            for thread in os.listdir(folder):
+                with open(f"{folder}/{thread}/stat") as file:
+                    yield file.read().rpartition(")")[2].split()[0]
+
+        self.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: set(states()) == {"T"}, "slowfs stands still")
+
+    def resume(self):
+        self.process.send_signal(signal.SIGCONT)
+
     def counts(self):
         with open(os.path.join(self.path, ".slowfs")) as file:
             return dict(line.rsplit(None, 1) for line in file if len(line.split()) > 1)

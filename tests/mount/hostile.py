@@ -209,7 +209,7 @@ def everything_hangs():
         except OSError as failure:
             failures.append(failure.errno)
 
-    os.kill(slow.process.pid, signal.SIGSTOP)
+    slow.pause()
     try:
         threads = [threading.Thread(target=wait, args=(path,), daemon=True) for path in paths]
         for thread in threads:
@@ -220,7 +220,7 @@ def everything_hangs():
         assert fs.process.wait(30) in (0, 1)
         assert not is_mounted(fs.path), "still mounted"
     finally:
-        os.kill(slow.process.pid, signal.SIGCONT)
+        slow.resume()
     assert "AddressSan" not in fs.read_log() and "data race" not in fs.read_log()
     if MODE == "native":
         assert not os.path.exists(f"/run/shadefs/{fs.process.pid}"), "a place was left"

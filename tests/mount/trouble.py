@@ -284,7 +284,7 @@ def killed_while_it_waits_for_itself():
     fs = Shade(root, capacity="8M", staleness=0.5)
     ahead = fs.samples()[next(iter(contents))]
     before = fs.stats()["backend_reads"]
-    os.kill(slow.process.pid, signal.SIGSTOP)
+    slow.pause()
     with open(os.path.join(root, "new"), "w"):
         pass  # the root is to be read again, and something in it hangs
     time.sleep(1)
@@ -299,7 +299,7 @@ def killed_while_it_waits_for_itself():
         fs.process.wait(10)
         assert reader.wait(10) == 1
     finally:
-        os.kill(slow.process.pid, signal.SIGCONT)
+        slow.resume()
         fs.kill()
         reader.communicate()
         os.close(control)
