@@ -251,8 +251,8 @@ class Sampler:
     def weights(self, count: int) -> array:
         """For each sample of the next batch the factor of its loss that keeps the gradient over
         the epoch unbiased."""
-        assert self._epoch is not None, "no epoch was begun"
-        return self._scorer.weights(self._epoch, self.batch_ids(count))
+        ids = self.batch_ids(count)  # there are none before the first epoch
+        return self._scorer.weights(self._epoch or 0, ids)
 
     def update(self, losses: Any = None, *, logits: Any = None, labels: Any = None,
                ids: Any = None) -> None:

@@ -36,8 +36,11 @@ class Scorer:
         for name, value in options.items():
             if name not in known:
                 raise TypeError(f"a scorer has no option '{name}'")
-            if value is not None:
-                setattr(given, name, value)
+            if value is None:
+                continue
+            setattr(given, name, value)
+            if isinstance(value, int) and getattr(given, name) != value:
+                raise ValueError(f"{name} is out of range: {value}")
         handle = ctypes.c_void_p()
         self._lib.check(self._lib.shade_scorer_create(ctypes.byref(handle), ctypes.byref(given)))
         self._handle = handle
