@@ -565,6 +565,8 @@ void options_print(const struct options *options, FILE *out)
 
 		if (rows[i].show == show_capacity)
 			from = options->capacity_from;
+		else if (rows[i].show == show_policy && options->policy_from)
+			from = options->policy_from;
 		fprintf(out, "%s ", rows[i].name);
 		rows[i].show(options, out);
 		fprintf(out, " # %s\n", from);

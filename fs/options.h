@@ -29,6 +29,7 @@ struct options {
 	double staleness_s;
 	double deadline_s;
 	const char *policy;
+	const char *policy_from; /* NULL: as given or not */
 	const char *mode;
 	const char *group_name; /* NULL: nobody else may use .shade */
 	gid_t group;

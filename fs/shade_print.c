@@ -120,8 +120,18 @@ void print_metrics(struct front *front, uint32_t job, FILE *out)
 
 void print_config(struct front *front, uint32_t job, FILE *out)
 {
+	struct options now = front->options;
+	struct cache_stats stats;
+
 	(void)job;
-	options_print(&front->options, out);
+	cache_get_stats(front->cache, &stats);
+	if (stats.capacity_bytes != now.capacity_bytes)
+		now.capacity_from = "control";
+	if (strcmp(stats.policy, now.policy))
+		now.policy_from = "control";
+	now.capacity_bytes = stats.capacity_bytes;
+	now.policy = stats.policy;
+	options_print(&now, out);
 }
 
 void print_samples(struct front *front, uint32_t job, FILE *out)

@@ -62,6 +62,10 @@ def known_orders_are_fetched_ahead():
     slow.end()
 
 
+def config(fs):
+    return read(fs.at(".shade", "config")).decode()
+
+
 def by_hand():
     root, contents = make_tree(60, size=20000)
     fs = Shade(root, capacity="1M", inflight="128K")
@@ -81,11 +85,14 @@ def by_hand():
     fs.control("capacity 400K\n")
     assert fs.stats()["resident_bytes"] <= 400 << 10
     assert read(fs.at(paths[0])) == contents[paths[0]]
-    for policy in ("lru", "app", "shade"):
+    assert "policy shade # default\n" in config(fs)
+    for policy in ("shade", "lru", "app"):
         fs.control(f"policy {policy}\n")
         assert fs.stats()["policy"] == policy
         for path in paths:
             assert read(fs.at(path)) == contents[path]
+    assert "policy app # control\n" in config(fs), config(fs)
+    assert f"capacity {400 << 10} # control\n" in config(fs), config(fs)
     with open(os.path.join(root, "later"), "w") as file:
         file.write("later")
     fs.control("rescan\n")
