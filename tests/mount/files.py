@@ -5,6 +5,7 @@ import mmap
 import os
 import socket
 import stat
+import signal
 import subprocess
 
 from common import MODE, Shade, Slow, make_tree, raises, read, run_tests, wait_until
@@ -138,6 +139,22 @@ def permissions_are_those_of_the_source():
     fs.end()
 
 
+def a_listing_brings_the_files_along():
+    """Who has listed a folder need not ask for its files, so a daemon that stands still is no
+    hindrance."""
+    root, contents = make_tree(1000, size=100, folders=1)
+    fs = Shade(root, capacity="8M")
+    assert len(os.listdir(fs.at("class0"))) == len(contents)
+    fs.process.send_signal(signal.SIGSTOP)
+    try:
+        found = subprocess.run(["stat", "-c", "%s", *map(fs.at, contents)], capture_output=True,
+                               timeout=10)
+    finally:
+        fs.process.send_signal(signal.SIGCONT)
+    assert list(map(int, found.stdout.split())) == list(map(len, contents.values()))
+    fs.end()
+
+
 def a_second_scan_asks_nothing_of_the_source():
     root, contents = make_tree(300)
     slow = Slow(root)
@@ -217,5 +234,6 @@ def service_managers_are_told():
 
 run_tests([every_kind_of_file, large_files_by_ranges, files_larger_than_a_request,
            mapping_works, nothing_can_be_changed,
-           permissions_are_those_of_the_source, a_second_scan_asks_nothing_of_the_source,
+           permissions_are_those_of_the_source, a_listing_brings_the_files_along,
+           a_second_scan_asks_nothing_of_the_source,
            errors_are_sentences, in_the_background, service_managers_are_told])
