@@ -24,34 +24,7 @@ static int fails(void)
 	return fail_in && !--fail_in;
 }
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t count, size_t size);
-void *__real_realloc(void *old, size_t size);
-void *__real_aligned_alloc(size_t border, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t count, size_t size);
-void *__wrap_realloc(void *old, size_t size);
-void *__wrap_aligned_alloc(size_t border, size_t size);
-
-void *__wrap_malloc(size_t size)
-{
-	return fails() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t count, size_t size)
-{
-	return fails() ? NULL : __real_calloc(count, size);
-}
-
-void *__wrap_realloc(void *old, size_t size)
-{
-	return fails() ? NULL : __real_realloc(old, size);
-}
-
-void *__wrap_aligned_alloc(size_t border, size_t size)
-{
-	return fails() ? NULL : __real_aligned_alloc(border, size);
-}
+#include "../failing_alloc.h"
 
 #define CHECK(holds, what)                                                                         \
 	do {                                                                                       \
