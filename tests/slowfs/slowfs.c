@@ -159,7 +159,7 @@ static int serve(const struct options *options, int ready_fd)
 {
 	struct fuse_session *session;
 	struct watch *watch;
-	int status = EXIT_FAILURE;
+	int status = EXIT_FAILURE, ended;
 
 	watch_block_signals();
 	session = new_session(options);
@@ -174,7 +174,9 @@ static int serve(const struct options *options, int ready_fd)
 	watch = watch_start(session, options->mountpoint, ready_fd);
 	if (!watch)
 		goto unmount;
-	if (run_loop(session) < 0)
+	ended = run_loop(session);
+	/* An abort while a request is being taken: as good an end as any. */
+	if (ended < 0 && ended != -ECONNABORTED)
 		fprintf(stderr, "slowfs: the FUSE session broke.\n");
 	else
 		status = EXIT_SUCCESS;
