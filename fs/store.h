@@ -72,11 +72,10 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr);
 int store_acl(struct store *store, const char *path, void *value, size_t size);
 /* A string that the caller frees. */
 int store_readlink(struct store *store, const char *path, char **target);
+typedef int store_entry(void *context, const char *name, const struct store_attr *attr);
 /* Calls `entry` for each name but . and .., in any sequence; stops if it returns non-zero
  * and returns that. Entries that vanish meanwhile are left out. */
-int store_list(struct store *store, const char *path,
-	       int (*entry)(void *context, const char *name, const struct store_attr *attr),
-	       void *context);
+int store_list(struct store *store, const char *path, store_entry *entry, void *context);
 struct statvfs;
 int store_statfs(struct store *store, struct statvfs *out);
 

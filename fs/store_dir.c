@@ -1,31 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A directory as the source: a local one, NFS, or anything that is mounted.
+ * A directory as the source: a local one, NFS, or anything that is mounted. Here are the contents
+ * of its files; names and attributes are in store_names.c.
  *
- * Contents come through io_uring, many files at a time. A file that hangs keeps one of the
+ * They come through io_uring, many files at a time. A file that hangs keeps one of the
  * kernel's workers and nobody else. Reads go around the page cache of the source's own file
  * system, where they would leave a second copy; where it cannot do that, the copy is dropped.
  */
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/openat2.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <sys/syscall.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "log.h"
-#include "store.h"
+#include "store_internal.h"
 
-#define STAT_WANTED (STATX_BASIC_STATS)
 #define WORKERS 64 /* of the kernel, for chains that wait */
 
 /*
@@ -66,132 +61,6 @@ struct store {
 	bool stopping;				   /* lock */
 };
 
-/* --- names and attributes -------------------------------------------------------------- */
-
-static int open_beneath(const struct store *store, const char *path, int flags)
-{
-	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					   RESOLVE_NO_MAGICLINKS };
-	long fd = syscall(SYS_openat2, store->root, *path ? path : ".", &how, sizeof(how));
-
-	return fd < 0 ? -errno : (int)fd;
-}
-
-static void convert(const struct statx *from, struct store_attr *to)
-{
-	*to = (struct store_attr){
-		.ino = from->stx_ino,
-		.size = from->stx_size,
-		.mtime_ns = from->stx_mtime.tv_sec * 1000000000 + from->stx_mtime.tv_nsec,
-		.ctime_ns = from->stx_ctime.tv_sec * 1000000000 + from->stx_ctime.tv_nsec,
-		.mode = from->stx_mode,
-		.uid = from->stx_uid,
-		.gid = from->stx_gid,
-		.nlink = from->stx_nlink,
-	};
-}
-
-static int stat_fd(int fd, const char *name, struct store_attr *attr)
-{
-	struct statx stat;
-
-	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STAT_WANTED, &stat))
-		return -errno;
-	convert(&stat, attr);
-	return 0;
-}
-
-int store_stat(struct store *store, const char *path, struct store_attr *attr)
-{
-	int fd = open_beneath(store, path, O_PATH);
-	int rc;
-
-	if (fd < 0)
-		return fd;
-	rc = stat_fd(fd, "", attr);
-	close(fd);
-	return rc;
-}
-
-/* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
-int store_acl(struct store *store, const char *path, void *value, size_t size)
-{
-	int fd = open_beneath(store, path, O_PATH);
-	char name[64];
-	ssize_t length;
-
-	if (fd < 0)
-		return fd;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-	length = getxattr(name, STORE_ACL, value, size);
-	if (length < 0)
-		length = -errno;
-	close(fd);
-	return (int)length;
-}
-
-int store_readlink(struct store *store, const char *path, char **target)
-{
-	char text[4096];
-	int fd = open_beneath(store, path, O_PATH);
-	ssize_t length;
-
-	if (fd < 0)
-		return fd;
-	length = readlinkat(fd, "", text, sizeof(text) - 1);
-	close(fd);
-	if (length < 0)
-		return -errno;
-	text[length] = 0;
-	*target = strdup(text);
-	return *target ? 0 : -ENOMEM;
-}
-
-static bool is_dots(const char *name)
-{
-	return !strcmp(name, ".") || !strcmp(name, "..");
-}
-
-int store_list(struct store *store, const char *path,
-	       int (*entry)(void *context, const char *name, const struct store_attr *attr),
-	       void *context)
-{
-	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
-	struct dirent *dirent;
-	int rc = 0;
-	DIR *dir;
-
-	if (fd < 0)
-		return fd;
-	dir = fdopendir(fd);
-	if (!dir) {
-		rc = -errno;
-		close(fd);
-		return rc;
-	}
-	while (!rc && (errno = 0, dirent = readdir(dir))) {
-		struct store_attr attr;
-
-		if (is_dots(dirent->d_name))
-			continue;
-		rc = stat_fd(fd, dirent->d_name, &attr);
-		if (rc == -ENOENT)
-			rc = 0;
-		else if (!rc)
-			rc = entry(context, dirent->d_name, &attr);
-	}
-	if (!rc && errno)
-		rc = -errno;
-	closedir(dir);
-	return rc;
-}
-
-int store_statfs(struct store *store, struct statvfs *out)
-{
-	return fstatvfs(store->root, out) ? -errno : 0;
-}
-
 /* --- chains -------------------------------------------------------------------------------------
  */
 
@@ -216,7 +85,7 @@ static void add_stat_locked(struct store *store, struct chain *chain, bool last)
 	struct io_uring_sqe *sqe = add_link_locked(store, chain);
 
 	io_uring_prep_statx(sqe, store->root, chain->read->path,
-			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STAT_WANTED, &chain->stat);
+			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STORE_WANTED, &chain->stat);
 	seal_link(sqe, chain, LINK_STAT, last);
 }
 
@@ -331,7 +200,7 @@ static int outcome(const struct chain *chain)
 	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
 		if (chain->results[link] < 0)
 			return chain->results[link];
-	convert(&chain->stat, &found);
+	store_convert(&chain->stat, &found);
 	if (!store_same_version(&found, read->expected))
 		return -ESTALE;
 	read->got += (size_t)chain->results[LINK_READ];
@@ -412,6 +281,11 @@ static void *serve(void *argument)
 		}
 	}
 	return NULL;
+}
+
+int store_root(const struct store *store)
+{
+	return store->root;
 }
 
 void store_read(struct store *store, struct store_read *read)

@@ -7,6 +7,7 @@ import socket
 import stat
 import signal
 import subprocess
+import time
 
 from common import MODE, Shade, Slow, make_tree, raises, read, run_tests, wait_until
 
@@ -178,6 +179,19 @@ def a_second_scan_asks_nothing_of_the_source():
     slow.end()
 
 
+def names_are_asked_about_together():
+    """Files that are far away, 20 ms each: one after the other they would take 8 s."""
+    root, contents = make_tree(400, size=100, folders=1)
+    slow = Slow(root, meta_delay_us=20000, timeout=60)
+    began = time.monotonic()
+    fs = Shade(slow.path, capacity="8M")
+    assert sorted(os.listdir(fs.at("class0"))) == sorted(map(os.path.basename, contents))
+    seconds = time.monotonic() - began
+    assert seconds < 5, seconds
+    fs.end()
+    slow.end()
+
+
 def errors_are_sentences():
     root, _ = make_tree(1)
     from common import SHADEFS
@@ -235,5 +249,5 @@ def service_managers_are_told():
 run_tests([every_kind_of_file, large_files_by_ranges, files_larger_than_a_request,
            mapping_works, nothing_can_be_changed,
            permissions_are_those_of_the_source, a_listing_brings_the_files_along,
-           a_second_scan_asks_nothing_of_the_source,
+           a_second_scan_asks_nothing_of_the_source, names_are_asked_about_together,
            errors_are_sentences, in_the_background, service_managers_are_told])
