@@ -189,7 +189,9 @@ static bool is_refused(const struct chain *chain)
 	       (chain->results[LINK_OPEN] == -EINVAL || chain->results[LINK_READ] == -EINVAL);
 }
 
-/* What came of it. -EAGAIN: there is more to read. */
+#define MORE 1 /* to read */
+
+/* What came of it: 0, MORE, or a negative errno. */
 static int outcome(const struct chain *chain)
 {
 	struct store_read *read = chain->read;
@@ -209,17 +211,17 @@ static int outcome(const struct chain *chain)
 	if (!read->buffer || read->got == read->size || read->offset + read->got >= found.size)
 		return 0;
 	/* The version has more bytes, or the source lied about it. */
-	return chain->results[LINK_READ] ? -EAGAIN : -EIO;
+	return chain->results[LINK_READ] ? MORE : -EIO;
 }
 
 static void finish(struct store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
-	int rc = is_refused(chain) ? -EAGAIN : outcome(chain);
+	int rc = is_refused(chain) ? MORE : outcome(chain);
 
 	pthread_mutex_lock(&store->lock);
 	store->buffered |= is_refused(chain);
-	if (rc == -EAGAIN && !chain->cancelled) {
+	if (rc == MORE && !chain->cancelled) {
 		submit_locked(store, chain);
 		pthread_mutex_unlock(&store->lock);
 		return;

@@ -8,7 +8,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -120,7 +119,7 @@ int store_statfs(struct store *store, struct statvfs *out)
 #define SLOW_SURE 8    /* answers, to be sure of that */
 
 struct question {
-	char name[NAME_MAX + 1];
+	char *name; /* on some file systems longer than NAME_MAX */
 	struct store_attr attr;
 	int rc;
 };
@@ -143,12 +142,26 @@ static int fill(struct batch *batch, DIR *dir)
 {
 	struct dirent *dirent;
 
-	batch->count = 0;
 	atomic_store(&batch->next, 0);
-	while (batch->count < BATCH && (errno = 0, dirent = readdir(dir)))
-		if (!is_dots(dirent->d_name))
-			strcpy(batch->questions[batch->count++].name, dirent->d_name);
-	return batch->count < BATCH ? -errno : 0;
+	while (batch->count < BATCH) {
+		errno = 0;
+		dirent = readdir(dir);
+		if (!dirent)
+			return -errno;
+		if (is_dots(dirent->d_name))
+			continue;
+		batch->questions[batch->count].name = strdup(dirent->d_name);
+		if (!batch->questions[batch->count].name)
+			return -ENOMEM;
+		batch->count++;
+	}
+	return 0;
+}
+
+static void empty(struct batch *batch)
+{
+	while (batch->count)
+		free(batch->questions[--batch->count].name);
 }
 
 /* False: nothing is left to ask about. */
@@ -204,7 +217,7 @@ static int tell(const struct batch *batch, store_entry *entry, void *context)
 	for (unsigned i = 0; !rc && i < batch->count; i++) {
 		const struct question *question = &batch->questions[i];
 
-		if (question->rc == -ENOENT)
+		if (question->rc == -ENOENT || question->rc == -ESTALE)
 			continue; /* it has vanished */
 		rc = question->rc ? question->rc : entry(context, question->name, &question->attr);
 	}
@@ -214,18 +227,22 @@ static int tell(const struct batch *batch, store_entry *entry, void *context)
 static int list(DIR *dir, store_entry *entry, void *context)
 {
 	struct batch *batch = malloc(sizeof(*batch));
-	int rc;
+	bool is_last = false;
+	int rc = 0;
 
 	if (!batch)
 		return -ENOMEM;
 	batch->dir = dirfd(dir);
-	do {
+	batch->count = 0;
+	while (!rc && !is_last) {
 		rc = fill(batch, dir);
-		if (rc)
-			break;
-		ask_all(batch);
-		rc = tell(batch, entry, context);
-	} while (!rc && batch->count == BATCH);
+		is_last = batch->count < BATCH;
+		if (!rc) {
+			ask_all(batch);
+			rc = tell(batch, entry, context);
+		}
+		empty(batch);
+	}
 	free(batch);
 	return rc;
 }
