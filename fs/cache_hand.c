@@ -66,8 +66,8 @@ static int scan_dir(struct scan *scan, struct node *dir)
 {
 	struct tree *tree = scan->cache->tree;
 	struct children children = { 0 };
-	int rc = tree_children(tree, dir, 0, cache_now_ms(), true, false, take_child, &children,
-			       NULL);
+	int rc = tree_children(tree, dir, TREE_BEGIN, cache_now_ms(), true, false, take_child,
+			       &children, NULL);
 
 	for (uint32_t i = 0; i < children.count; i++) {
 		struct node *child = children.nodes[i];

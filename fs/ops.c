@@ -214,7 +214,7 @@ struct dir_reply {
 	size_t size, used;
 };
 
-/* Offsets: 1 is after ".", 2 after "..", n + 3 after child n. */
+/* Offsets: 1 is after ".", 2 after "..", others after a child: see tree_place_after(). */
 static bool add_name(struct dir_reply *reply, const char *name,
 		     const struct fuse_entry_param *entry, off_t next)
 {
@@ -235,7 +235,7 @@ static bool add_child(void *context, struct node *child, uint32_t index)
 	struct dir_reply *reply = context;
 	struct fuse_entry_param entry = entry_of(reply->front, child, &child->attr);
 
-	return add_name(reply, child->name, &entry, (off_t)index + 3);
+	return add_name(reply, child->name, &entry, (off_t)tree_place_after(child, index) + 3);
 }
 
 static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offset)
@@ -272,7 +272,7 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 		rc = -ENOMEM;
 	else if ((told = add_dots(&reply, dir, offset)))
 		rc = tree_children(cache_tree(front->cache), dir,
-				   offset > 2 ? (uint32_t)offset - 2 : 0, cache_now_ms(),
+				   offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN, cache_now_ms(),
 				   !channel_is_prompt(), plus, add_child, &reply, &turn);
 	if (rc)
 		fuse_reply_err(req, -rc);

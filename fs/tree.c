@@ -103,6 +103,7 @@ static void detach_locked(struct tree *tree, struct node *node)
 		node->child_count = 0;
 	}
 	lose_name_locked(tree, node);
+	tree_remember_name_locked(tree, node);
 	if (node_is_file(node))
 		tree->events->file_removed(tree->context, node);
 	else
@@ -125,22 +126,28 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
 }
 
-static struct node *find_child(const struct node *dir, const char *name)
+uint32_t tree_number_of(const struct node *dir, const char *name)
 {
 	uint32_t from = 0, to = dir->child_count;
 
 	while (from < to) {
 		uint32_t middle = from + (to - from) / 2;
-		int order = strcmp(name, dir->children[middle]->name);
 
-		if (!order)
-			return dir->children[middle];
-		if (order < 0)
-			to = middle;
-		else
+		if (strcmp(dir->children[middle]->name, name) < 0)
 			from = middle + 1;
+		else
+			to = middle;
 	}
-	return NULL;
+	return from;
+}
+
+static struct node *find_child(const struct node *dir, const char *name)
+{
+	uint32_t number = tree_number_of(dir, name);
+
+	if (number == dir->child_count || strcmp(dir->children[number]->name, name))
+		return NULL;
+	return dir->children[number];
 }
 
 static int add_entry(void *context, const char *name, const struct store_attr *attr)
@@ -578,7 +585,7 @@ bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
 	return kept;
 }
 
-int tree_children(struct tree *tree, struct node *dir, uint32_t from, uint64_t now_ms,
+int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms,
 		  bool may_wait, bool counts,
 		  bool (*entry)(void *context, struct node *child, uint32_t index), void *context,
 		  unsigned *turn)
@@ -586,9 +593,10 @@ int tree_children(struct tree *tree, struct node *dir, uint32_t from, uint64_t n
 	int rc = 0;
 
 	pthread_mutex_lock(&tree->lock);
-	if (may_wait && (from == 0 || !dir->children))
+	if (may_wait && (from == TREE_BEGIN || !dir->children))
 		rc = fresh_dir_locked(tree, dir, now_ms);
-	for (uint32_t i = from; !rc && i < dir->child_count; i++) {
+	for (uint32_t i = rc ? 0 : tree_find_place_locked(tree, dir, from);
+	     !rc && i < dir->child_count; i++) {
 		if (!entry(context, dir->children[i], i))
 			break;
 		dir->children[i]->lookups += counts;
@@ -711,6 +719,7 @@ void tree_close(struct tree *tree)
 {
 	tree_reap(tree);
 	manifest_put(tree->manifest);
+	tree_forget_names(tree);
 	free_all(tree->root);
 	pthread_mutex_destroy(&tree->lock);
 	pthread_cond_destroy(&tree->read);

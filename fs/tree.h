@@ -98,12 +98,17 @@ bool tree_has_news(struct tree *tree);
 /* How many nodes have lost their names and are still known to the kernel. */
 uint64_t tree_ghosts(struct tree *tree);
 
+/* A place in a listing: after a child. It holds if the directory is read again meanwhile, and
+ * others come or go: nobody is left out or told twice. Below 2^63 - 3. */
+#define TREE_BEGIN UINT64_MAX
+uint64_t tree_place_after(const struct node *child, uint32_t index);
+
 /* The kernel is about to list a directory. True: what it remembers of it still holds. */
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms);
-/* Reads a directory if need be, and calls `entry` for its children from number `from` on,
- * until that returns false. With `counts`, each child that `entry` took counts as a
- * lookup. */
-int tree_children(struct tree *tree, struct node *dir, uint32_t from, uint64_t now_ms,
+/* Reads a directory if need be, and calls `entry` for its children, from TREE_BEGIN or a place
+ * after a child on, until that returns false. With `counts`, each child that `entry` took counts as
+ * a lookup. */
+int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms,
 		  bool may_wait, bool counts,
 		  bool (*entry)(void *context, struct node *child, uint32_t index), void *context,
 		  unsigned *turn);
