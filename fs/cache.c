@@ -37,13 +37,28 @@ void waiter_answer_all(struct waiter *waiters, int rc)
 
 /* --- what leaves the kernel ------------------------------------------------------------------ */
 
+/* Too large to be fetched whole: read by ranges. Always so for one node: if some of its READs had
+ * to wait for ranges and others for a flight, storing what the flight brought would wait for folios
+ * that a range is to fill, in the thread that ends ranges. */
+static bool is_large(const struct cache *cache, const struct node *node)
+{
+	return node->attr.size > cache->range_bytes;
+}
+
+/* What a file counts for while it passes through or leaves. What the kernel keeps of a large one
+ * is its reader's, as of any file: nobody knows how much that is. */
+static uint64_t charge_of(const struct cache *cache, const struct node *node)
+{
+	return node_is_file(node) && !is_large(cache, node) ? cache_memory_of(node) : 0;
+}
+
 static void drop_locked(struct cache *cache, struct node *node)
 {
 	if (residency_drop(cache->residency, node) <= 0)
 		return;
 	if (!cache->leaving_bytes)
 		cache->dropped_ms = cache_now_ms();
-	cache->leaving_bytes += cache_memory_of(node);
+	cache->leaving_bytes += charge_of(cache, node);
 }
 
 static void dropped(void *context, struct node *node)
@@ -52,7 +67,7 @@ static void dropped(void *context, struct node *node)
 
 	pthread_mutex_lock(&cache->lock);
 	cache->dropped_ms = cache_now_ms();
-	cache->leaving_bytes -= node_is_file(node) ? cache_memory_of(node) : 0;
+	cache->leaving_bytes -= charge_of(cache, node);
 	if (!cache->leaving_bytes)
 		pthread_cond_broadcast(&cache->changed);
 	pthread_mutex_unlock(&cache->lock);
@@ -78,7 +93,7 @@ static void unpass_locked(struct cache *cache, struct node *node)
 	if (!node->passing)
 		return;
 	node->passing = false;
-	cache->passing_bytes -= cache_memory_of(node);
+	cache->passing_bytes -= charge_of(cache, node);
 }
 
 bool cache_is_resident_locked(const struct cache *cache, const struct node *node)
@@ -137,7 +152,7 @@ void cache_pass_locked(struct cache *cache, struct node *node)
 		return;
 	}
 	node->passing = true;
-	cache->passing_bytes += cache_memory_of(node);
+	cache->passing_bytes += charge_of(cache, node);
 	if (node->in_passing)
 		return;
 	if (cache->passing_count == PASSING_MAX)
@@ -150,14 +165,6 @@ void cache_pass_locked(struct cache *cache, struct node *node)
 }
 
 /* --- files come and go: called by the tree --------------------------------------------------- */
-
-/* Too large to be fetched whole: read by ranges. Always so for one node: if some of its READs had
- * to wait for ranges and others for a flight, storing what the flight brought would wait for folios
- * that a range is to fill, in the thread that ends ranges. */
-static bool is_large(const struct cache *cache, const struct node *node)
-{
-	return node->attr.size > cache->range_bytes;
-}
 
 /* What the policy is told: what is read by ranges fits nowhere. */
 static uint64_t policy_size(const struct cache *cache, const struct node *node)
@@ -273,7 +280,7 @@ static int check_locked(struct cache *cache, struct node *node, struct waiter *w
 	struct flight *flight = flight_get_locked(cache, node);
 
 	if (!flight)
-		return -ENOMEM;
+		return flight_error(node);
 	flight->checking = true;
 	if (waiter) {
 		waiter->retries = true;
@@ -303,7 +310,7 @@ static bool settle_verdict_locked(struct cache *cache, struct node *node, enum s
 {
 	bool there = !node->attr.size || node->passing; /* the kernel has the bytes */
 
-	if (action == SCHED_ADMIT && node->flight) {
+	if (action == SCHED_ADMIT && node->flight && !node->flight->abandoned) {
 		node->flight->admitted = true;
 		return false;
 	}
@@ -334,10 +341,13 @@ static int open_locked(struct cache *cache, struct node *node, struct waiter *wa
 	if (!flight) {
 		if (action == SCHED_ADMIT)
 			(void)sched_cancel(cache->sched, node->slot);
-		return -ENOMEM;
+		return flight_error(node);
 	}
 	if (action == SCHED_ADMIT)
 		flight->admitted = true;
+	/* It may have to wait for others to be stored; READs are answered from the buffer. */
+	if (flight->state == FLIGHT_READY && flight->queued)
+		return 0;
 	waiter->next = flight->waiters;
 	flight->waiters = waiter;
 	return 1;
@@ -352,7 +362,7 @@ static int open_checked_locked(struct cache *cache, struct node *node, struct wa
 
 	if (cache->stopping)
 		return -ESHUTDOWN;
-	if (age > limit && (!node->flight || node->flight->checking))
+	if (age > limit && (!node->flight || node->flight->checking || node->flight->abandoned))
 		return check_locked(cache, node, waiter);
 	rc = open_locked(cache, node, waiter);
 	if (!rc && age > limit / 2 && !node->flight)
@@ -440,8 +450,6 @@ void cache_set_observed(struct cache *cache, bool observed)
 	pthread_mutex_unlock(&cache->lock);
 }
 
-/* The kernel asks for bytes. It would not if it had them, so if the sample counts as
- * resident, they were reclaimed. */
 /* The kernel asks again at once after an error, for smaller parts: not another deadline each. */
 static bool is_late_locked(const struct cache *cache, const struct node *node)
 {
@@ -449,6 +457,8 @@ static bool is_late_locked(const struct cache *cache, const struct node *node)
 	       cache_now_ms() - node->late_ms < LATE_HOLD_MS;
 }
 
+/* The kernel asks for bytes. It would not if it had them, so if the sample counts as
+ * resident, they were reclaimed. */
 static int read_locked(struct cache *cache, struct node *node, struct waiter *waiter,
 		       struct flight **ready)
 {
@@ -462,7 +472,7 @@ static int read_locked(struct cache *cache, struct node *node, struct waiter *wa
 		return -ETIMEDOUT;
 	flight = flight_get_locked(cache, node);
 	if (!flight)
-		return -ENOMEM;
+		return flight_error(node);
 	if (is_new && cache_is_resident_locked(cache, node)) {
 		flight->restoring = true;
 		cache->stats.reclaimed++;

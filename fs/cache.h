@@ -20,6 +20,7 @@ struct waiter {
 	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
 	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
 	bool opens;   /* an open: no data is wanted */
+	bool direct;  /* around the kernel's cache: what it gets does not stay there */
 	bool retries; /* the cache's own: waits until the version was checked */
 	uint64_t offset;
 	size_t size;

@@ -9,6 +9,7 @@
 #ifndef SHADE_CACHE_INTERNAL_H
 #define SHADE_CACHE_INTERNAL_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -40,6 +41,7 @@ struct flight {
 	bool warming;	     /* was asked for by hand */
 	bool checking;	     /* only asks whether the version is still there */
 	bool abandoned;	     /* its deadline has passed: nobody waits, only the store has it */
+	bool queued;	     /* ready: residency stores it some time */
 	unsigned users;	     /* ready: who needs the buffer right now */
 	uint64_t warm_bytes; /* warming: what it counts for */
 	uint64_t deadline_ms;
@@ -79,11 +81,13 @@ struct cache {
 	uint32_t *ids;		      /* from slots to ids */
 	uint32_t numbered, ids_count; /* of `numbering` and of `ids` */
 	struct flight *flights;
-	struct range *ranges;
-	uint64_t started_ms;	 /* when the last flight was */
-	unsigned running;	 /* flights and ranges that the store has */
-	uint64_t inflight_bytes; /* buffers */
-	uint64_t passing_bytes;	 /* in the kernel, not admitted */
+	struct range *ranges, *ranges_waiting; /* that the store has; for their turn */
+	unsigned ranges_running;	       /* the store has */
+	uint64_t ranges_bytes;		       /* of their buffers, in `inflight_bytes`, too */
+	uint64_t started_ms;		       /* when the last flight was */
+	unsigned running;		       /* flights and ranges that the store has */
+	uint64_t inflight_bytes;	       /* buffers */
+	uint64_t passing_bytes;		       /* in the kernel, not admitted */
 	uint64_t dropped_ms; /* when residency last dropped something, or got the first to drop */
 	uint64_t leaving_bytes;		     /* residency is to drop them */
 	struct node *passing[PASSING_MAX];   /* a ring, held */
@@ -104,8 +108,15 @@ void cache_trace_locked(struct cache *cache, const struct node *node, enum sched
 
 /* --- flight.c: cache lock held ---------------------------------------------------------------- */
 
-/* The flight of a node, a new one if it has none. NULL: no memory. */
+/* The flight of a node, a new one if it has none. NULL: no memory, or what was given up has not
+ * ended; flight_error() says which. */
 struct flight *flight_get_locked(struct cache *cache, struct node *node);
+static inline int flight_error(const struct node *node)
+{
+	return node->flight ? -ETIMEDOUT : -ENOMEM;
+}
+/* Whether there is room for a buffer; what passes through makes way. */
+bool flight_room_locked(struct cache *cache, uint64_t bytes);
 /* One user less; without any it ends. */
 void flight_put_locked(struct flight *flight);
 
@@ -125,6 +136,8 @@ void waiter_answer_all(struct waiter *waiters, int rc);
 
 /* --- range.c */
 
+/* Starts what there is room for; for flight_start_all(). */
+void range_start_all(struct cache *cache);
 /* One range of a large file, for one reader. */
 void range_read(struct cache *cache, struct node *node, struct waiter *waiter);
 /* Those whose deadline has passed; the store is asked to give up. */

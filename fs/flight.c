@@ -25,7 +25,7 @@ struct flight *flight_get_locked(struct cache *cache, struct node *node)
 	struct flight *flight = node->flight;
 
 	if (flight)
-		return flight;
+		return flight->abandoned ? NULL : flight;
 	flight = calloc(1, sizeof(*flight));
 	if (!flight)
 		return NULL;
@@ -221,7 +221,7 @@ static void deliver(struct flight *flight, struct waiter *reads, bool waited_for
 	for (struct waiter *next; reads; reads = next) {
 		next = reads->next;
 		/* What a READ brings from the beginning need not be stored once more. */
-		if (reads->offset == 0 && reads->size > given)
+		if (reads->offset == 0 && !reads->direct && reads->size > given)
 			given = reads->size;
 		flight_answer(flight, reads);
 	}
@@ -232,12 +232,14 @@ static void deliver(struct flight *flight, struct waiter *reads, bool waited_for
 						  .size = flight->size - given,
 						  .offset = given,
 						  .done = stored };
-	if (given == flight->size)
+	if (given == flight->size) {
+		residency_keep(flight->node);
 		finish_store(&flight->store, 0);
-	else if (waited_for)
+	} else if (waited_for) {
 		finish_store(&flight->store, residency_store_now(residency, &flight->store));
-	else
+	} else {
 		residency_store(residency, &flight->store);
+	}
 }
 
 /* The store has one less, and whoever waited for it is answered. */
@@ -270,6 +272,7 @@ static void fetched(struct store_read *read, int rc)
 	} else {
 		waited_for = flight->waiters != NULL;
 		succeed_locked(flight);
+		flight->queued = !waited_for;
 		waiters = take_reads_locked(flight);
 		pthread_mutex_unlock(&cache->lock);
 		deliver(flight, waiters, waited_for);
@@ -351,9 +354,16 @@ static bool fits_locked(const struct cache *cache, uint64_t size)
 	       used + size <= cache->options.inflight_bytes;
 }
 
-static bool has_room_locked(const struct cache *cache, uint64_t size)
+bool flight_room_locked(struct cache *cache, uint64_t bytes)
 {
-	return fits_locked(cache, size) ||
+	if (!fits_locked(cache, bytes))
+		cache_hurry_locked(cache, bytes);
+	return fits_locked(cache, bytes);
+}
+
+static bool has_room_locked(struct cache *cache, uint64_t size)
+{
+	return flight_room_locked(cache, size) ||
 	       (cache->running < cache->options.depth && !cache->inflight_bytes &&
 		drops_are_stuck_locked(cache));
 }
@@ -367,8 +377,6 @@ static struct flight *next_wanted_locked(struct cache *cache)
 		flight = flight->next;
 	if (!flight)
 		return NULL;
-	if (!has_room_locked(cache, buffer_memory(flight)))
-		cache_hurry_locked(cache, buffer_memory(flight));
 	return has_room_locked(cache, buffer_memory(flight)) ? flight : NULL;
 }
 
@@ -469,6 +477,7 @@ void flight_start_all(struct cache *cache)
 {
 	struct flight *flight;
 
+	range_start_all(cache);
 	while ((flight = take_next(cache))) {
 		if (!flight->path)
 			flight->path = node_path(flight->node);
@@ -512,8 +521,7 @@ static struct waiter *abandon_locked(struct flight *flight)
 		end_locked(flight);
 		return waiters;
 	}
-	flight->abandoned = true;
-	flight->node->flight = NULL;
+	flight->abandoned = true; /* and stays the node's: a second one would hang, too */
 	store_cancel(flight->cache->store, &flight->read);
 	return waiters;
 }

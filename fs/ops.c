@@ -8,6 +8,7 @@
  * opens the new version, unnoticed by the caller.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -420,6 +421,7 @@ static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	request->waiter.answer = answer_read;
 	request->waiter.offset = (uint64_t)offset;
 	request->waiter.size = size;
+	request->waiter.direct = fi->flags & O_DIRECT;
 	cache_read(request->front->cache, request->node, &request->waiter);
 }
 

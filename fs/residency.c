@@ -105,15 +105,20 @@ static bool queue(struct lane *lane, struct residency_store *store)
 	return open;
 }
 
+void residency_keep(struct node *node)
+{
+	atomic_store(&node->drop_wanted, false);
+}
+
 int residency_store_now(struct residency *r, struct residency_store *store)
 {
-	atomic_store(&store->node->drop_wanted, false);
+	residency_keep(store->node);
 	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 }
 
 void residency_store(struct residency *r, struct residency_store *store)
 {
-	atomic_store(&store->node->drop_wanted, false);
+	residency_keep(store->node);
 	if (!queue(&r->stores, store))
 		store->done(store, -ESHUTDOWN);
 }

@@ -50,6 +50,8 @@ void residency_store(struct residency *residency, struct residency_store *store)
 /* The same at once, by the caller, whom no READ of this node may wait for; `done` is not
  * called. 0, or a negative errno: -ENOENT if the kernel does not know the node. */
 int residency_store_now(struct residency *residency, struct residency_store *store);
+/* The kernel has got the bytes in another way: takes back a drop, like a store. */
+void residency_keep(struct node *node);
 /* 1: queued; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then the node keeps its pages until
  * the kernel reclaims them. */
 int residency_drop(struct residency *residency, struct node *node);
