@@ -5,18 +5,19 @@
 #include <linux/fuse.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "log.h"
 
 #define PATIENCE_MS 1000 /* with workers, at the end */
-#define LAST_PATIENCE_MS 10000
 
 /* A request that waits for a worker. */
 struct job {
@@ -30,6 +31,7 @@ struct channel {
 	struct fuse_session *session;
 	pthread_t thread;
 	_Atomic bool running, stopping;
+	bool stopped; /* whose end it is: the thread was joined */
 	pthread_t *workers;
 	unsigned worker_count; /* the thread's alone, but at the end */
 
@@ -182,6 +184,9 @@ static void stop_serving(struct channel *channel)
 {
 	struct timespec moment = { .tv_nsec = 1000000 };
 
+	if (channel->stopped)
+		return;
+	channel->stopped = true;
 	atomic_store(&channel->stopping, true);
 	fuse_session_exit(channel->session);
 	/* A signal that comes just before the read begins is lost: so, again. */
@@ -202,27 +207,33 @@ static bool is_busy(struct channel *channel)
 	return busy;
 }
 
-static void wait_for_workers(struct channel *channel, unsigned ms)
+bool channel_stop(struct channel *channel)
 {
 	struct timespec moment = { .tv_nsec = 1000000 };
 
-	for (; ms && is_busy(channel); ms--)
+	stop_serving(channel);
+	for (int ms = 0; ms < PATIENCE_MS && is_busy(channel); ms++)
 		nanosleep(&moment, NULL);
+	return !is_busy(channel);
 }
 
-/* A worker may wait for a source that hangs. The mount does not wait for it, and after a while
- * the daemon does not, either. */
+void channel_detach(const char *mount_point)
+{
+	const char *arguments[] = { "fusermount3", "-uzq", "--", mount_point, NULL };
+	pid_t child;
+
+	/* Not root: there is a program for that. */
+	if (umount2(mount_point, MNT_DETACH) && errno == EPERM &&
+	    !posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ))
+		waitpid(child, NULL, 0);
+}
+
+/* A worker may wait for a source that hangs. Who uses the mount does not wait for it; for how long
+ * the daemon does, main.c says. */
 static void stop_workers(struct channel *channel)
 {
-	wait_for_workers(channel, PATIENCE_MS);
-	if (is_busy(channel)) {
-		umount2(channel->options.mount_point, MNT_DETACH);
-		wait_for_workers(channel, LAST_PATIENCE_MS);
-	}
-	if (is_busy(channel)) {
-		log_say(LOG_ERRORS, "the source does not answer: ended without waiting for it");
-		_exit(1);
-	}
+	if (is_busy(channel))
+		channel_detach(channel->options.mount_point);
 	pthread_mutex_lock(&channel->lock);
 	channel->closing = true;
 	pthread_cond_broadcast(&channel->changed);
@@ -243,7 +254,7 @@ static void release(struct channel *channel)
 
 void channel_close(struct channel *channel)
 {
-	stop_serving(channel);
+	(void)channel_stop(channel);
 	stop_workers(channel);
 	fuse_session_unmount(channel->session);
 	release(channel);

@@ -26,7 +26,7 @@ struct channel_options {
 	unsigned workers; /* at most, started as they are needed */
 	/* Whether a request may wait, by its opcode and inode. */
 	bool (*may_wait)(void *context, uint32_t opcode, uint64_t ino);
-	/* The mount has ended without channel_stop(). Called by the channel's thread. */
+	/* The mount has ended without channel_close(). Called by the channel's thread. */
 	void (*ended)(void *context);
 };
 
@@ -35,7 +35,12 @@ int channel_open(struct channel **out, const struct channel_options *options);
 struct fuse_session *channel_session(struct channel *channel);
 /* Whether the caller is a channel's own thread, which must not wait for the source. */
 bool channel_is_prompt(void);
-/* Unmounts. No request is handled any more when it returns. */
+/* Takes no more requests. False: some are not answered after a while, since the source hangs; then
+ * the channel can only be left alone. */
+bool channel_stop(struct channel *channel);
+/* Unmounts. No request is handled any more when it returns; that takes as long as the source. */
 void channel_close(struct channel *channel);
+/* Unmounts for whoever looks it up from now on, whatever hangs. */
+void channel_detach(const char *mount_point);
 
 #endif

@@ -95,13 +95,19 @@ int guardian_start(void)
 void guardian_add(const char *mount_point)
 {
 	struct stat stat_buffer;
+	unsigned at = 0;
 
-	if (guardian <= 0 || charge->count == MOUNTS_MAX ||
-	    strlen(mount_point) >= sizeof(charge->points[0]) || stat(mount_point, &stat_buffer))
+	if (guardian <= 0 || strlen(mount_point) >= sizeof(charge->points[0]) ||
+	    stat(mount_point, &stat_buffer))
 		return;
-	strcpy(charge->points[charge->count], mount_point);
-	charge->devices[charge->count] = stat_buffer.st_dev;
-	charge->count++;
+	while (at < charge->count && strcmp(charge->points[at], mount_point))
+		at++;
+	if (at == MOUNTS_MAX)
+		return;
+	strcpy(charge->points[at], mount_point);
+	charge->devices[at] = stat_buffer.st_dev;
+	if (at == charge->count)
+		charge->count++;
 }
 
 void guardian_act(void)

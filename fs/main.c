@@ -357,7 +357,7 @@ static void *limit_the_end(void *argument)
 			if (front->native)
 				native_abandon(front);
 			else
-				umount2(front->options.mount_point, MNT_DETACH);
+				channel_detach(front->options.mount_point);
 			_exit(1);
 		}
 	return NULL;

@@ -22,6 +22,7 @@ struct native {
 	struct place place;
 	struct observe *observe;
 	bool overlaid;
+	struct store_attr top; /* what the overlay's root was made of */
 	char *control_path;
 };
 
@@ -111,6 +112,7 @@ static int prepare_top(struct front *front)
 		attr.mode = 0700;
 		attr.uid = attr.gid = 0;
 	}
+	front->native_state->top = attr;
 	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
 		return -errno;
 	return front->acls ? copy_acl(front->store, top) : 0;
@@ -144,8 +146,30 @@ static int mount_overlay(struct front *front)
 	return rc;
 }
 
+/* An overlay's root stays as open as it was. */
+static bool is_too_open(struct front *front)
+{
+	const struct store_attr *then = &front->native_state->top;
+	struct store_attr now;
+
+	tree_get_attr(cache_tree(front->cache), tree_root(cache_tree(front->cache)), &now);
+	return front->options.allow_other &&
+	       (then->uid != now.uid || then->gid != now.gid || then->mode & ~now.mode & 0777);
+}
+
 void native_flush(struct front *front)
 {
+	if (is_too_open(front)) {
+		log_say(LOG_ERRORS,
+			"fewer may enter %s now than when it was mounted: unmounted, since an "
+			"overlay cannot learn that",
+			front->options.source);
+		front->end(front);
+		return;
+	}
+	/* Something that somebody has mounted over it is not ours to change. */
+	if (!observe_is_on_top(front->native_state->observe))
+		return;
 	/* A remount sets all flags anew. */
 	if (mount(NULL, front->options.mount_point, NULL, MS_REMOUNT | overlay_flags(front), NULL))
 		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(errno));
@@ -215,16 +239,21 @@ void native_close(struct front *front)
 	bool overlaid = native->overlaid;
 
 	if (native->observe) {
-		overlaid = observe_is_mounted(native->observe);
+		overlaid = observe_is_on_top(native->observe);
+		if (!overlaid && observe_is_mounted(native->observe))
+			log_say(LOG_WARNINGS,
+				"something is mounted over %s: it stays, without files",
+				front->options.mount_point);
 		observe_stop(native->observe);
 	}
 	/* Until this is closed, its thread may have something to tell the observer. */
 	if (front->control)
 		channel_close(front->control);
-	if (native->observe)
-		observe_close(native->observe);
 	if (overlaid)
 		umount2(front->options.mount_point, MNT_DETACH);
+	native->overlaid = false;
+	if (native->observe)
+		observe_close(native->observe);
 	if (front->files)
 		channel_close(front->files);
 	front->control = front->files = NULL;
@@ -241,7 +270,7 @@ void native_abandon(struct front *front)
 	if (!native)
 		return;
 	umount2(native->control_path, MNT_DETACH);
-	if (native->overlaid)
+	if (native->overlaid && observe_is_on_top(native->observe))
 		umount2(front->options.mount_point, MNT_DETACH);
 	umount2(native->place.files, MNT_DETACH);
 	place_close(&native->place);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "channel.h"
+#include "guardian.h"
 #include "log.h"
 
 /* Events that come within this time are taken together: waking up for each would cost more
@@ -111,6 +112,11 @@ static uint64_t mount_id_of(const char *path)
 	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) ? 0 : stat.stx_mnt_id;
 }
 
+bool observe_is_on_top(const struct observe *observe)
+{
+	return mount_id_of(observe->front->options.mount_point) == observe->mount_id;
+}
+
 bool observe_is_mounted(struct observe *observe)
 {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -127,6 +133,18 @@ bool observe_is_mounted(struct observe *observe)
 	return found;
 }
 
+/* What the connection had open is nobody's any more, and whoever waits there cannot be answered. A
+ * command that waits for a source that hangs keeps its connection, unseen. */
+static void close_control(struct front *front)
+{
+	if (channel_stop(front->control)) {
+		shade_trace_tick(front, true);
+		shade_close_all(front);
+		channel_close(front->control);
+	}
+	front->control = NULL;
+}
+
 /* Who unmounts the tree begins with .shade. If that is all they want, they get it back. */
 static void see_to_control(struct observe *observe)
 {
@@ -137,10 +155,11 @@ static void see_to_control(struct observe *observe)
 		nanosleep(&moment, NULL);
 	if (atomic_load(&observe->stopping) || !observe_is_mounted(observe))
 		return;
-	channel_close(front->control);
-	front->control = NULL;
+	close_control(front);
 	if (observe->reopen(front))
 		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
+	else
+		guardian_add(front->control_path);
 }
 
 /* --- the thread ---------------------------------------------------------------------------------

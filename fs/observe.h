@@ -15,6 +15,8 @@ void observe_stop(struct observe *observe);
 void observe_close(struct observe *observe);
 /* Whether the overlay is still where it was mounted; another one may be there by now. */
 bool observe_is_mounted(struct observe *observe);
+/* Whether it is what its mount point shows: something else may be mounted over it. */
+bool observe_is_on_top(const struct observe *observe);
 /* Somebody has unmounted .shade. */
 void observe_control_ended(struct observe *observe);
 
