@@ -38,6 +38,8 @@ struct control_ops {
 	int (*find_sample)(void *ctx, const char *path, uint32_t *id); /* 0 or -ENOENT */
 	int (*check_path)(void *ctx, const char *path);		       /* 0 or -ENOENT */
 	int (*check_policy)(void *ctx, const char *name);	       /* 0 or -EINVAL */
+	/* 0, or -EINVAL if it is too small. */
+	int (*check_capacity)(void *ctx, uint64_t bytes, double share);
 
 	/* Commands, in the sequence they were written. The first that returns a negative errno
 	 * ends the write: what came before it stays applied, what follows is not, and the

@@ -469,6 +469,8 @@ static int line_capacity(struct control_parser *p, struct span rest)
 
 	if (!read_size(word, &bytes, &share))
 		return fail_word(p, "capacity", word, "a size like 512M, 8G or 40%");
+	if (p->ops->check_capacity(p->ctx, bytes, share))
+		return fail_word(p, "capacity", word, "more than the mount's inflight");
 	command = control_add_command(p, CONTROL_CAPACITY);
 	if (!command)
 		return -ENOMEM;

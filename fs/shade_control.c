@@ -80,13 +80,23 @@ static int on_unpin(void *context, const char *path)
 	return cache_pin(cache_of(context), path, false);
 }
 
-static int on_capacity(void *context, uint64_t bytes, double share)
+static uint64_t capacity_of(uint64_t bytes, double share)
 {
 	const char *which;
 
-	if (share > 0)
-		bytes = (uint64_t)((double)options_memory(&which) * share);
-	return cache_set_capacity(cache_of(context), bytes);
+	return share > 0 ? (uint64_t)((double)options_memory(&which) * share) : bytes;
+}
+
+static int on_check_capacity(void *context, uint64_t bytes, double share)
+{
+	const struct front *front = ((struct shade_handle *)context)->front;
+
+	return capacity_of(bytes, share) > front->options.inflight_bytes ? 0 : -EINVAL;
+}
+
+static int on_capacity(void *context, uint64_t bytes, double share)
+{
+	return cache_set_capacity(cache_of(context), capacity_of(bytes, share));
 }
 
 static int on_policy(void *context, const char *name)
@@ -105,6 +115,7 @@ const struct control_ops shade_control_ops = {
 	.find_sample = on_find_sample,
 	.check_path = on_check_path,
 	.check_policy = on_check_policy,
+	.check_capacity = on_check_capacity,
 	.scores = on_scores,
 	.order = on_order,
 	.epoch = on_epoch,

@@ -84,6 +84,12 @@ static int on_check_policy(void *ctx, const char *name)
 	return *name == 'l' ? 0 : -EINVAL;
 }
 
+static int on_check_capacity(void *ctx, uint64_t bytes, double share)
+{
+	(void)ctx;
+	return bytes != 7 && !(share < 0) ? 0 : -EINVAL;
+}
+
 static int on_scores(void *ctx, const uint32_t *ids, const float *scores, uint32_t count)
 {
 	struct world *world = ctx;
@@ -164,6 +170,7 @@ static const struct control_ops ops = {
 	.find_sample = on_find_sample,
 	.check_path = on_check_path,
 	.check_policy = on_check_policy,
+	.check_capacity = on_check_capacity,
 	.scores = on_scores,
 	.order = on_order,
 	.epoch = on_epoch,

@@ -68,6 +68,12 @@ static int world_check_policy(void *ctx, const char *name)
 	return strcmp(name, "shade") && strcmp(name, "lru") ? -EINVAL : 0;
 }
 
+static int world_check_capacity(void *ctx, uint64_t bytes, double share)
+{
+	(void)ctx;
+	return bytes > 4096 || share > 0 ? 0 : -EINVAL;
+}
+
 static int world_scores(void *ctx, const uint32_t *ids, const float *scores, uint32_t count)
 {
 	struct world *w = ctx;
@@ -142,6 +148,7 @@ static const struct control_ops world_ops = {
 	.find_sample = world_find_sample,
 	.check_path = world_check_path,
 	.check_policy = world_check_policy,
+	.check_capacity = world_check_capacity,
 	.scores = world_scores,
 	.order = world_order,
 	.epoch = world_epoch,
