@@ -37,9 +37,9 @@ static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
 
 struct chain {
 	_Alignas(CHAIN_ALIGN) struct store_read *read;
-	unsigned slot;	    /* in the ring's table of files */
-	unsigned under_way; /* links that have not completed */
-	bool direct;	    /* around the page cache */
+	unsigned slot;	/* in the ring's table of files */
+	enum link last; /* to complete */
+	bool direct;	/* around the page cache */
 	int results[LINKS];
 	bool cancelled;
 	struct statx stat;
@@ -64,25 +64,32 @@ struct store {
 /* --- chains -------------------------------------------------------------------------------------
  */
 
-static struct io_uring_sqe *add_link_locked(struct store *store, struct chain *chain)
+static struct io_uring_sqe *add_link_locked(struct store *store)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
 
 	assert(sqe); /* the ring has room for all chains, and their cancels */
-	chain->under_way++;
 	return sqe;
 }
 
+/* Each completion wakes the thread. Of links that succeed nothing needs to be known, but how much
+ * was read, and that it is over. */
 static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link link, bool last)
 {
+	unsigned flags = IOSQE_ASYNC;
+
+	if (last)
+		chain->last = link;
+	else
+		flags |= IOSQE_IO_HARDLINK | (link == LINK_READ ? 0 : IOSQE_CQE_SKIP_SUCCESS);
 	io_uring_sqe_set_data(sqe, (char *)chain + link);
-	io_uring_sqe_set_flags(sqe, sqe->flags | IOSQE_ASYNC | (last ? 0 : IOSQE_IO_HARDLINK));
+	io_uring_sqe_set_flags(sqe, sqe->flags | flags);
 }
 
 /* By name: what is compared is the version, and that is not to be had by another name. */
 static void add_stat_locked(struct store *store, struct chain *chain, bool last)
 {
-	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	io_uring_prep_statx(sqe, store->root, chain->read->path,
 			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STORE_WANTED, &chain->stat);
@@ -101,7 +108,7 @@ void *store_buffer(size_t size)
 
 static void add_drop_locked(struct store *store, struct chain *chain)
 {
-	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	io_uring_prep_fadvise(sqe, (int)chain->slot, 0, 0, POSIX_FADV_DONTNEED);
 	sqe->flags |= IOSQE_FIXED_FILE;
@@ -113,7 +120,7 @@ static void submit_read_locked(struct store *store, struct chain *chain)
 	struct store_read *read = chain->read;
 	uint64_t from = read->offset + read->got;
 	size_t left = read->size - read->got;
-	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	chain->direct =
 		!store->buffered && from % DIRECT_ALIGN == 0 && read->got % DIRECT_ALIGN == 0;
@@ -124,7 +131,7 @@ static void submit_read_locked(struct store *store, struct chain *chain)
 	};
 	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->slot);
 	seal_link(sqe, chain, LINK_OPEN, false);
-	sqe = add_link_locked(store, chain);
+	sqe = add_link_locked(store);
 	io_uring_prep_read(sqe, (int)chain->slot, (char *)read->buffer + read->got,
 			   (unsigned)(chain->direct ? round_up(left) : left), from);
 	sqe->flags |= IOSQE_FIXED_FILE;
@@ -132,7 +139,7 @@ static void submit_read_locked(struct store *store, struct chain *chain)
 	add_stat_locked(store, chain, false);
 	if (!chain->direct)
 		add_drop_locked(store, chain);
-	sqe = add_link_locked(store, chain);
+	sqe = add_link_locked(store);
 	io_uring_prep_close_direct(sqe, chain->slot);
 	seal_link(sqe, chain, LINK_CLOSE, true);
 }
@@ -140,9 +147,10 @@ static void submit_read_locked(struct store *store, struct chain *chain)
 /* It was cancelled while it waited: ends by the thread, like all. */
 static void add_nothing_locked(struct store *store, struct chain *chain)
 {
-	struct io_uring_sqe *sqe = add_link_locked(store, chain);
+	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	io_uring_prep_nop(sqe);
+	chain->last = LINK_OPEN;
 	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
 }
 
@@ -249,7 +257,7 @@ static void handle(struct store *store, const struct io_uring_cqe *cqe)
 		return;
 	pthread_mutex_lock(&store->lock);
 	chain->results[tag % CHAIN_ALIGN] = cqe->res;
-	done = --chain->under_way == 0;
+	done = tag % CHAIN_ALIGN == chain->last;
 	pthread_mutex_unlock(&store->lock);
 	if (done)
 		finish(store, chain);
