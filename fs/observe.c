@@ -151,8 +151,10 @@ static void see_to_control(struct observe *observe)
 	struct timespec moment = { .tv_nsec = 20000000 };
 	struct front *front = observe->front;
 
-	for (int ms = 0; ms < UNMOUNT_MS && observe_is_mounted(observe); ms += 20)
+	for (int ms = 0; ms < UNMOUNT_MS && observe_is_mounted(observe); ms += 20) {
 		nanosleep(&moment, NULL);
+		drain(observe);
+	}
 	if (atomic_load(&observe->stopping) || !observe_is_mounted(observe))
 		return;
 	close_control(front);
