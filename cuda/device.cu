@@ -133,6 +133,7 @@ static void launch(const struct device *device, const struct shade_score_batch *
 {
 	cudaStream_t stream = (cudaStream_t)batch->stream;
 	float *losses = batch->losses_out ? batch->losses_out : slot->losses;
+	float *scores = (float *)(slot->words + 1);
 	const float *ranked = batch->logits ? losses : batch->losses;
 	const uint32_t grid = (batch->count + RANK_THREADS - 1) / RANK_THREADS;
 
@@ -142,8 +143,9 @@ static void launch(const struct device *device, const struct shade_score_batch *
 		launch_loss<SHADE_SCORE_F16>(batch, losses, slot->words);
 	else if (batch->logits)
 		launch_loss<SHADE_SCORE_BF16>(batch, losses, slot->words);
-	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, ranked, batch->count, device->table,
-	       (float *)(slot->words + 1), slot->words);
+	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, ranked, batch->count, device->table, scores,
+	       slot->words);
+	LAUNCH(withhold_kernel, grid, RANK_THREADS, stream, slot->words, batch->count, scores);
 }
 
 /* Everything that a batch is, queued. */

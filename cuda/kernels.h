@@ -100,4 +100,14 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 	scores[own] = table[rank];
 }
 
+/* A batch with a fault has no scores: whoever reads them on the device must see that without
+ * asking the host. A launch of its own, for only then all faults are known. */
+__global__ void withhold_kernel(const uint32_t *faults, uint32_t count, float *scores)
+{
+	const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (own < count && *faults)
+		scores[own] = SHADE_SCORE_NONE;
+}
+
 #endif

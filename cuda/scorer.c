@@ -154,7 +154,7 @@ int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_opt
 		rc = s->state.scores ? 0 : score_fail(-ENOMEM, "out of memory");
 	}
 	for (uint32_t id = 0; !rc && id < options->samples; id++)
-		s->state.scores[id] = -1;
+		s->state.scores[id] = SHADE_SCORE_NONE;
 	if (!rc)
 		rc = choose_backend(s);
 	if (rc) {

@@ -247,7 +247,7 @@ static int load_options(struct reader *r, struct shade_scorer_options *o)
 static bool scores_are_sound(const float *scores, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
-		if (!isfinite(scores[i]) || (scores[i] < 0 && scores[i] != -1))
+		if (!isfinite(scores[i]) || (scores[i] < 0 && scores[i] != SHADE_SCORE_NONE))
 			return false;
 	return true;
 }

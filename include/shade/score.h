@@ -46,6 +46,7 @@ extern "C" {
 #endif
 
 #define SHADE_SCORE_BATCH_MAX 65536u /* samples of one batch */
+#define SHADE_SCORE_NONE (-1.0f)     /* where a score would be: there is none */
 
 struct shade_scorer;
 
@@ -122,8 +123,8 @@ int shade_scorer_update(struct shade_scorer *s, const uint32_t *ids, const float
 
 /* The same by logits, or with arrays in device memory. The latter returns at once: everything
  * happens in the order of the stream, the inputs must stay until that has come so far, and the
- * outputs are device memory. A bad loss or label is then found later: the batch is left out
- * and shade_scorer_sync() says so. */
+ * outputs are device memory. A bad loss or label is then found later: the batch is left out,
+ * all of scores_out is SHADE_SCORE_NONE, and shade_scorer_sync() says so. */
 int shade_scorer_update_batch(struct shade_scorer *s, const struct shade_score_batch *batch);
 
 /* Waits for the batches that are in flight on the device. -EINVAL or -ERANGE: batches were left
@@ -133,7 +134,7 @@ int shade_scorer_sync(struct shade_scorer *s);
 /* Scores from other ranks: finite, 0 or more. */
 int shade_scorer_merge(struct shade_scorer *s, const uint32_t *ids, const float *scores,
 		       uint32_t count);
-/* All scores, by id; -1: never scored. `scores` has room for all samples. */
+/* All scores, by id; SHADE_SCORE_NONE: never scored. `scores` has room for all samples. */
 int shade_scorer_scores(struct shade_scorer *s, float *scores);
 
 /* `epoch` begins: draws, see above. `resident`: a bit for each sample, the first one the lowest

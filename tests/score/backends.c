@@ -244,6 +244,45 @@ Test(backends, sequence_of_host_and_device)
 	shade_scorer_destroy(s);
 }
 
+/* Who reads scores on the device, for a mount or for other ranks, sees that there are none. */
+static void check_withheld(struct shade_scorer *s, const struct logits *l, bool by_losses)
+{
+	struct shade_score_batch batch = batch_of(l, SHADE_SCORE_F32, SHADE_SCORE_DEVICE);
+	float scores[600];
+
+	for (uint32_t i = 0; i < 600; i++)
+		scores[i] = 5;
+	batch.scores_out = scores;
+	if (by_losses) {
+		batch.losses = l->floats;
+		batch.logits = NULL;
+	}
+	cr_assert_eq(shade_scorer_update_batch(s, &batch), 0);
+	cr_assert_lt(shade_scorer_sync(s), 0);
+	for (uint32_t i = 0; i < l->count; i++)
+		cr_assert_eq(scores[i], SHADE_SCORE_NONE, "entry %u: %g", i, (double)scores[i]);
+	cr_assert_eq(scores[l->count], 5);
+}
+
+Test(backends, a_faulty_batch_gives_no_scores)
+{
+	struct shade_scorer *s = create_cuda(SHADE_SCORE_PADS);
+	struct logits l = make_logits(599, 10, 3); /* several blocks, the last one not full */
+
+	for (long seed = 1; seed <= 3; seed++) {
+		emulate("seed", seed);
+		l.floats[598] = NAN;
+		check_withheld(s, &l, false);
+		check_withheld(s, &l, true);
+		l.floats[598] = 0;
+		l.labels[300] = 10;
+		check_withheld(s, &l, false);
+		l.labels[300] = 9;
+	}
+	free_logits(&l);
+	shade_scorer_destroy(s);
+}
+
 Test(backends, faults_on_the_device)
 {
 	struct shade_scorer *s = create_cuda(SHADE_SCORE_PADS);
