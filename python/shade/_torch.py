@@ -80,7 +80,9 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
     def _land(self) -> None:
         event, number, ids, host, _ = self._in_flight.popleft()
         event.synchronize()
-        self._deliver(number, ids, _libs.as_floats(host))
+        scores = _libs.as_floats(host)
+        if scores[0] >= 0:  # else the batch was left out, and _drain() tells why
+            self._deliver(number, ids, scores)
 
     def _drain(self) -> None:
         while self._in_flight:
