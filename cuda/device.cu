@@ -44,6 +44,7 @@ struct device {
 
 static int fail(char *why, cudaError_t error, int code)
 {
+	(void)cudaGetLastError();
 	snprintf(why, DEVICE_WHY_MAX, "%s", cudaGetErrorString(error));
 	return code;
 }
@@ -54,10 +55,11 @@ class on_device
       public:
 	explicit on_device(int number)
 	{
-		if (cudaGetDevice(&before) == cudaSuccess && before != number)
-			error = cudaSetDevice(number);
-		else
+		error = cudaGetDevice(&before);
+		if (error != cudaSuccess)
 			before = number;
+		else if (before != number)
+			error = cudaSetDevice(number);
 		here = number;
 	}
 	~on_device()
@@ -85,6 +87,28 @@ static void slot_free(struct slot *slot)
 	slot->room = 0;
 }
 
+static cudaError_t slot_allocate(struct slot *slot, uint32_t count)
+{
+	cudaError_t error = cudaSuccess;
+
+	slot_free(slot);
+	slot->ids = (uint32_t *)malloc(count * sizeof(*slot->ids));
+	if (!slot->ids)
+		return cudaErrorMemoryAllocation;
+	error = cudaMalloc((void **)&slot->losses, count * sizeof(*slot->losses));
+	if (error == cudaSuccess)
+		error = cudaMalloc((void **)&slot->words, (count + 1) * 4);
+	if (error == cudaSuccess)
+		error = cudaMallocHost((void **)&slot->host, (count + 1) * 4);
+	if (error == cudaSuccess)
+		slot->room = count;
+	else
+		slot_free(slot);
+	return error;
+}
+
+/* Without memory a device is as good as before: a training fills it to the brim, and may have
+ * room again for the next batch. */
 static int slot_reserve(struct slot *slot, uint32_t count, char *why)
 {
 	cudaError_t error = cudaSuccess;
@@ -93,20 +117,11 @@ static int slot_reserve(struct slot *slot, uint32_t count, char *why)
 		error = cudaEventCreateWithFlags(&slot->done, cudaEventDisableTiming);
 		slot->has_event = error == cudaSuccess;
 	}
-	if (error == cudaSuccess && slot->room < count) {
-		slot_free(slot);
-		slot->ids = (uint32_t *)malloc(count * sizeof(*slot->ids));
-		if (!slot->ids)
-			return fail(why, cudaErrorMemoryAllocation, -ENOMEM);
-		error = cudaMalloc((void **)&slot->losses, count * sizeof(*slot->losses));
-		if (error == cudaSuccess)
-			error = cudaMalloc((void **)&slot->words, (count + 1) * 4);
-		if (error == cudaSuccess)
-			error = cudaMallocHost((void **)&slot->host, (count + 1) * 4);
-		if (error == cudaSuccess)
-			slot->room = count;
-	}
-	return error == cudaSuccess ? 0 : fail(why, error, -EIO);
+	if (error == cudaSuccess && slot->room < count)
+		error = slot_allocate(slot, count);
+	if (error == cudaSuccess)
+		return 0;
+	return fail(why, error, error == cudaErrorMemoryAllocation ? -ENOMEM : -EIO);
 }
 
 /* --- launches ----------------------------------------------------------------------------- */
@@ -158,6 +173,8 @@ static cudaError_t queue_batch(const struct device *device, const struct shade_s
 
 	if (error != cudaSuccess)
 		return error;
+	/* What others have left there is no failure of ours. */
+	(void)cudaGetLastError();
 	launch(device, batch, slot);
 	error = cudaGetLastError();
 	if (error == cudaSuccess && !batch->logits && batch->losses_out)
@@ -181,10 +198,8 @@ static int device_count(char *why)
 	int count = 0;
 	cudaError_t error = cudaGetDeviceCount(&count);
 
-	if (error != cudaSuccess) {
-		(void)cudaGetLastError();
+	if (error != cudaSuccess)
 		return fail(why, error, -ENODEV);
-	}
 	if (!count)
 		snprintf(why, DEVICE_WHY_MAX, "the driver has none");
 	return count;
@@ -229,9 +244,8 @@ static int device_open(struct device **out, int32_t number, const float *table, 
 			error = cudaMemcpy(device->table, table, bytes, cudaMemcpyHostToDevice);
 	}
 	if (error != cudaSuccess) {
-		(void)cudaGetLastError();
 		device_close(device);
-		return fail(why, error, -ENODEV);
+		return fail(why, error, error == cudaErrorMemoryAllocation ? -ENOMEM : -ENODEV);
 	}
 	*out = device;
 	return 0;
@@ -279,6 +293,8 @@ static int device_take(struct device *device, int wait, struct device_result *re
 	cudaError_t error;
 
 	release_handed(device);
+	if (here.error != cudaSuccess)
+		return fail(why, here.error, -EIO);
 	if (!device->queue_count)
 		return 0;
 	slot = &device->slots[device->queue[device->queue_first]];

@@ -256,6 +256,11 @@ static int submit(struct shade_scorer *s, const struct shade_score_batch *batch)
 				  "%d batches are in flight on the device; this one is not"
 				  " scored",
 				  DEVICE_IN_FLIGHT_MAX);
+	if (rc == -ENOMEM)
+		return score_fail(rc,
+				  "the CUDA device has no memory for the batch, which is not"
+				  " scored: %s",
+				  why);
 	if (rc == -EIO)
 		s->device_lost = true;
 	return rc ? score_fail(rc, "the CUDA device has failed: %s", why) : 0;

@@ -34,7 +34,8 @@
  *   -ENODEV  backend cuda where no device answers
  *   -EIO     the device failed; the scorer can be saved and destroyed, no more
  *   -ENOTSUP something that this backend or mode does not have
- *   -ENOMEM
+ *   -ENOMEM  here or on the device, which then goes on: the same batch can be given again,
+ *            later, smaller or in host memory
  */
 #ifndef SHADE_SCORE_H
 #define SHADE_SCORE_H

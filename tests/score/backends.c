@@ -319,36 +319,122 @@ Test(backends, faults_on_the_device)
 	shade_scorer_destroy(s);
 }
 
-/* Whichever call of the runtime fails: an error, then no more of it, and no leak. */
+/* One batch of three, by losses or by logits, with all outputs. */
+static int update_and_sync(struct shade_scorer *s, bool by_logits)
+{
+	static float logits[] = { 0, 1, 2, 0, 1, 1 }, losses[] = { 3, 2, 1 };
+	static int32_t labels[] = { 0, 1, 1 };
+	static uint32_t ids[] = { 1, 2, 3 };
+	static float losses_out[3], scores_out[3];
+	struct shade_score_batch batch = { .size = sizeof(batch),
+					   .count = 3,
+					   .ids = ids,
+					   .memory = SHADE_SCORE_DEVICE,
+					   .losses = losses,
+					   .losses_out = losses_out,
+					   .scores_out = scores_out };
+	int rc;
+
+	if (by_logits) {
+		batch.logits = logits;
+		batch.classes = 2;
+		batch.labels = labels;
+		batch.label_bytes = 4;
+	}
+	rc = shade_scorer_update_batch(s, &batch);
+	return rc ? rc : shade_scorer_sync(s);
+}
+
+/* Whichever call of the runtime fails, launches too: an error, then no more of it, and no leak. */
 Test(backends, a_device_that_fails)
 {
-	int failed = 0;
+	for (int by_logits = 0; by_logits < 2; by_logits++) {
+		int failed = 0, rc = -EIO;
 
-	for (long at = 1; at < 14; at++) {
-		struct shade_scorer *s = create_cuda(SHADE_SCORE_PADS);
-		uint32_t ids[] = { 1, 2, 3 };
-		float losses[] = { 3, 2, 1 };
-		struct shade_score_batch batch = { .size = sizeof(batch),
-						   .count = 3,
-						   .ids = ids,
-						   .memory = SHADE_SCORE_DEVICE,
-						   .losses = losses };
-		int rc;
+		for (long at = 1; rc; at++) {
+			struct shade_scorer *s = create_cuda(SHADE_SCORE_PADS);
+
+			emulate("fail_in", at);
+			rc = update_and_sync(s, by_logits);
+			emulate("fail_in", 0);
+			if (rc) {
+				failed++;
+				cr_assert_eq(rc, -EIO);
+				cr_assert_eq(shade_scorer_begin(s, 0, NULL), -EIO);
+				cr_assert_gt(shade_scorer_save(s, NULL, 0), 0);
+			}
+			shade_scorer_destroy(s);
+		}
+		/* An event, three allocations, a memset, two or three launches, two or three
+		 * copies, a record, a wait, and which device it is before each of four. */
+		cr_assert_eq(failed, 16, "%d", failed);
+	}
+}
+
+/* An error that the training has seen and lived with. */
+Test(backends, somebody_elses_error)
+{
+	struct shade_scorer *s = create_cuda(SHADE_SCORE_PADS);
+
+	emulate("last_error", 999);
+	cr_assert_eq(update_and_sync(s, false), 0, "%s", shade_score_error());
+	shade_scorer_destroy(s);
+}
+
+Test(backends, a_device_that_fails_at_once)
+{
+	struct shade_scorer_options options = options_of(SHADE_SCORE_PADS);
+	int rc = -ENODEV, failed = 0;
+
+	options.backend = SHADE_SCORE_CUDA;
+	for (long at = 1; rc; at++) {
+		struct shade_scorer *s = NULL;
 
 		emulate("fail_in", at);
-		rc = shade_scorer_update_batch(s, &batch);
-		if (!rc)
-			rc = shade_scorer_sync(s);
+		rc = shade_scorer_create(&s, &options);
 		emulate("fail_in", 0);
-		if (rc) {
-			failed++;
-			cr_assert_eq(rc, -EIO);
-			cr_assert_eq(shade_scorer_begin(s, 0, NULL), -EIO);
-			cr_assert_gt(shade_scorer_save(s, NULL, 0), 0);
-		}
+		cr_assert(rc == -ENODEV || !rc, "%d", rc);
+		failed += rc != 0;
 		shade_scorer_destroy(s);
 	}
-	cr_assert_eq(failed, 7, "%d", failed); /* every call that can */
+	cr_assert_eq(failed, 5, "%d", failed);
+}
+
+/* A training fills its device to the brim: a batch that has no room is not the end of it. */
+Test(backends, a_device_without_memory)
+{
+	struct shade_scorer_options options = options_of(SHADE_SCORE_PADS);
+	struct shade_scorer *s = NULL;
+	int rc = -ENOMEM, failed = 0;
+	float scores[N];
+
+	for (long at = 1; rc; at++) {
+		s = create_cuda(SHADE_SCORE_PADS);
+		emulate("no_memory_in", at);
+		rc = update_and_sync(s, false);
+		emulate("no_memory_in", 0);
+		if (rc) {
+			failed++;
+			cr_assert_eq(rc, -ENOMEM);
+			cr_assert(strstr(shade_score_error(), "no memory"), "%s",
+				  shade_score_error());
+			cr_assert_eq(shade_scorer_begin(s, 0, NULL), 0);
+			cr_assert_eq(update_and_sync(s, false), 0, "%s", shade_score_error());
+		}
+		scores_of(s, scores);
+		cr_assert_eq(scores[1], (float)log(12));
+		shade_scorer_destroy(s);
+	}
+	cr_assert_eq(failed, 3, "%d", failed);
+	/* Not even for the table. */
+	options.backend = SHADE_SCORE_CUDA;
+	emulate("no_memory_in", 1);
+	cr_assert_eq(shade_scorer_create(&s, &options), -ENOMEM);
+	options.backend = SHADE_SCORE_AUTO;
+	emulate("no_memory_in", 1);
+	s = create(options);
+	cr_assert_str_eq(shade_scorer_backend(s), "cpu");
+	shade_scorer_destroy(s);
 }
 
 Test(backends, no_device)

@@ -45,10 +45,12 @@ struct settings {
 	uint64_t random = 1;
 	long devices = 1;
 	long fail_in = 0;      /* the so many-th call from now fails; 0: none */
+	long no_memory_in = 0; /* the same of allocations, for want of memory */
 	long skip_barrier = 0; /* 1: every odd __syncthreads of a thread is left out, 2: even */
 	long switches = 0;     /* so far */
 };
 inline settings set;
+inline int last_error; /* a cudaError_t */
 
 inline uint64_t random_below(uint64_t bound)
 {
@@ -273,17 +275,22 @@ inline void run_some()
 	}
 }
 
-/* The arguments are taken now, as a real launch does. */
+inline bool fails()
+{
+	return set.fail_in > 0 && --set.fail_in == 0;
+}
+
+/* The arguments are taken now, as a real launch does. One that fails says so in what
+ * cudaGetLastError() gives, as every call does. */
 template <typename... PARAMETERS, typename... ARGUMENTS>
 void launch(void (*kernel)(PARAMETERS...), unsigned grid, unsigned size, void *stream,
 	    ARGUMENTS... arguments)
 {
-	streams[stream].push_back([=] { run_grid(grid, size, [=] { kernel(arguments...); }); });
-}
-
-inline bool fails()
-{
-	return set.fail_in > 0 && --set.fail_in == 0;
+	if (fails())
+		last_error = 999;
+	else
+		streams[stream].push_back(
+			[=] { run_grid(grid, size, [=] { kernel(arguments...); }); });
 }
 
 } // namespace emulate
@@ -323,42 +330,56 @@ struct emulated_event {
 typedef emulated_event *cudaEvent_t;
 #define cudaEventDisableTiming 2
 
+static inline cudaError_t emulated_error(cudaError_t error)
+{
+	emulate::last_error = error;
+	return error;
+}
+
 static inline cudaError_t emulated_result()
 {
-	return emulate::fails() ? cudaErrorUnknown : cudaSuccess;
+	return emulate::fails() ? emulated_error(cudaErrorUnknown) : cudaSuccess;
 }
 
 static inline const char *cudaGetErrorString(cudaError_t error)
 {
-	return error == cudaErrorNoDevice ? "no CUDA-capable device is detected" : "unknown error";
+	return error == cudaErrorNoDevice	    ? "no CUDA-capable device is detected"
+	       : error == cudaErrorMemoryAllocation ? "out of memory"
+						    : "unknown error";
 }
 
 static inline cudaError_t cudaGetLastError()
 {
-	return cudaSuccess;
+	cudaError_t error = (cudaError_t)emulate::last_error;
+
+	emulate::last_error = cudaSuccess;
+	return error;
 }
 
 static inline cudaError_t cudaGetDeviceCount(int *count)
 {
 	*count = (int)emulate::set.devices;
-	return *count ? cudaSuccess : cudaErrorNoDevice;
+	return *count ? emulated_result() : emulated_error(cudaErrorNoDevice);
 }
 
 static inline cudaError_t cudaGetDevice(int *number)
 {
 	*number = 0;
-	return cudaSuccess;
+	return emulated_result();
 }
 
 static inline cudaError_t cudaSetDevice(int number)
 {
-	return number < emulate::set.devices ? cudaSuccess : cudaErrorNoDevice;
+	return number < emulate::set.devices ? emulated_result()
+					     : emulated_error(cudaErrorNoDevice);
 }
 
 static inline cudaError_t cudaMalloc(void **out, size_t size)
 {
 	cudaError_t error = emulated_result();
 
+	if (emulate::set.no_memory_in > 0 && --emulate::set.no_memory_in == 0)
+		error = emulated_error(cudaErrorMemoryAllocation);
 	*out = error == cudaSuccess ? malloc(size) : nullptr;
 	/* Nobody may rely on zeroes. */
 	if (*out)
@@ -412,8 +433,11 @@ static inline cudaError_t cudaDeviceSynchronize()
 
 static inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
 {
-	*out = new emulated_event{ nullptr, false };
-	return cudaSuccess;
+	cudaError_t error = emulated_result();
+
+	if (error == cudaSuccess)
+		*out = new emulated_event{ nullptr, false };
+	return error;
 }
 
 static inline cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -434,8 +458,8 @@ static inline cudaError_t cudaEventQuery(cudaEvent_t event)
 {
 	emulate::run_some();
 	if (emulate::fails())
-		return cudaErrorUnknown;
-	return event->pending ? cudaErrorNotReady : cudaSuccess;
+		return emulated_error(cudaErrorUnknown);
+	return event->pending ? emulated_error(cudaErrorNotReady) : cudaSuccess;
 }
 
 static inline cudaError_t cudaEventSynchronize(cudaEvent_t event)

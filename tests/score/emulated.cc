@@ -15,6 +15,10 @@ long emulate_set(const char *what, long value)
 		emulate::set.devices = value;
 	else if (!strcmp(what, "fail_in"))
 		emulate::set.fail_in = value;
+	else if (!strcmp(what, "no_memory_in"))
+		emulate::set.no_memory_in = value;
+	else if (!strcmp(what, "last_error"))
+		emulate::last_error = (int)value;
 	else if (!strcmp(what, "skip_barrier"))
 		emulate::set.skip_barrier = value;
 	else if (strcmp(what, "switches"))
