@@ -216,9 +216,14 @@ static uint32_t part_length(const struct shade_scorer_options *o, uint32_t rank,
 	return o->draws / world + (rank < o->draws % world);
 }
 
-uint32_t shade_scorer_length(const struct shade_scorer *s, uint32_t rank, uint32_t world)
+uint32_t shade_scorer_length(struct shade_scorer *s, uint32_t rank, uint32_t world)
 {
-	return part_length(&s->state.options, rank, world);
+	uint32_t length;
+
+	pthread_mutex_lock(&s->lock);
+	length = part_length(&s->state.options, rank, world);
+	pthread_mutex_unlock(&s->lock);
+	return length;
 }
 
 /* The plan of `epoch`, or NULL and the sentence. */

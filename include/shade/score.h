@@ -143,7 +143,7 @@ int shade_scorer_scores(struct shade_scorer *s, float *scores);
 int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident);
 
 /* How many entries that part of an order has; 0: there is no such part. */
-uint32_t shade_scorer_length(const struct shade_scorer *s, uint32_t rank, uint32_t world);
+uint32_t shade_scorer_length(struct shade_scorer *s, uint32_t rank, uint32_t world);
 /* That part of the order of an epoch that was drawn. Returns its length. */
 int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint32_t world,
 			   uint32_t *ids, uint64_t room);
@@ -156,7 +156,8 @@ int shade_scorer_weights(struct shade_scorer *s, uint64_t epoch, const uint32_t 
 int shade_scorer_digest(struct shade_scorer *s, uint64_t epoch, uint64_t *digest);
 
 /* The whole state. Returns its bytes; writes them if `room` is enough, -ENOSPC if not. With
- * buffer NULL only tells how many. */
+ * buffer NULL only tells how many; another thread that then begins an epoch or loads may make
+ * them more, so who shares a scorer asks again on -ENOSPC. */
 int64_t shade_scorer_save(struct shade_scorer *s, void *buffer, uint64_t room);
 /* Makes this scorer what the saved one was, its options but for backend and device included.
  * `samples` must be the same. Anything can be given: what is no state is refused. */

@@ -118,6 +118,50 @@ static void no_memory(uint32_t mode)
 
 /* --- threads ---------------------------------------------------------------------------------- */
 
+/* As score.h says: the state may have grown since it was measured. */
+static void *save(struct shade_scorer *s, int64_t *size)
+{
+	void *state = NULL;
+
+	do {
+		int64_t room = shade_scorer_save(s, NULL, 0);
+
+		free(state);
+		state = malloc((size_t)room);
+		*size = shade_scorer_save(s, state, (uint64_t)room);
+	} while (*size == -ENOSPC);
+	CHECK(*size > 0, "saving");
+	return state;
+}
+
+/* The whole state goes and comes back while others use it; what they get is either one's. */
+static void save_and_load(struct shade_scorer *s)
+{
+	int64_t size;
+	void *state = save(s, &size);
+
+	CHECK(!shade_scorer_load(s, state, (uint64_t)size), "loading");
+	free(state);
+}
+
+static void ask(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids)
+{
+	float values[N];
+	uint64_t digest;
+	int rc;
+
+	CHECK(shade_scorer_length(s, 1, 3) == N / 3 + 1, "a length");
+	rc = shade_scorer_weights(s, epoch, ids, values, 64);
+	CHECK(!rc || rc == -ENOENT, "weights");
+	rc = shade_scorer_digest(s, epoch, &digest);
+	CHECK(!rc || rc == -ENOENT, "a digest");
+	CHECK(!shade_scorer_scores(s, values), "scores");
+	for (uint32_t k = 0; k < 64; k++)
+		values[k] = 3;
+	CHECK(!shade_scorer_merge(s, ids, values, 64), "a merge");
+	CHECK(!shade_scorer_sync(s), "a sync");
+}
+
 static void *work(void *scorer)
 {
 	struct shade_scorer *s = scorer;
@@ -131,6 +175,9 @@ static void *work(void *scorer)
 		}
 		CHECK(!shade_scorer_update(s, ids, losses, 64, NULL), "an update");
 		CHECK(!shade_scorer_begin(s, i / 10, NULL), "a begin");
+		ask(s, i / 10, ids);
+		if (i % 7 == 0)
+			save_and_load(s);
 		(void)shade_scorer_order(s, i / 10, 0, 1, ids, N);
 		CHECK(shade_scorer_order(s, 1000, 0, 1, ids, N) == -ENOENT, "no such epoch");
 		CHECK(strstr(shade_score_error(), "1000"), "errors of another thread");
