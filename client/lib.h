@@ -43,7 +43,8 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc);
 /* read() that no signal ends. */
 ssize_t lib_read(int fd, void *to, size_t size);
 
-/* Sends a table of COUNT paths, relative to the mount, each with its NUL, BYTES in all. */
-int lib_send_table(struct shade *shade, const char *paths, size_t bytes, uint32_t count);
+/* Sends the paths of a table, relative to the mount, each with its NUL, BYTES in all. If they
+ * are taken, the handle's table and TABLE change places, before anybody sends by the new one. */
+int lib_send_table(struct shade *shade, const char *paths, size_t bytes, struct lib_table *table);
 
 #endif

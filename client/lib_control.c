@@ -131,15 +131,24 @@ static void stream_put_words(struct stream *stream, const void *words, uint32_t 
 #endif
 }
 
+/* Sends the rest; the lock is still held. */
+static int stream_finish_locked(struct stream *stream)
+{
+	stream_flush(stream);
+	return stream->rc ? fail_answered(stream->shade, stream->rc) : 0;
+}
+
+static void stream_close(struct stream *stream)
+{
+	pthread_mutex_unlock(&stream->shade->lock);
+	free(stream);
+}
+
 static int stream_end(struct stream *stream)
 {
-	struct shade *shade = stream->shade;
-	int rc;
+	int rc = stream_finish_locked(stream);
 
-	stream_flush(stream);
-	rc = stream->rc ? fail_answered(shade, stream->rc) : 0;
-	pthread_mutex_unlock(&shade->lock);
-	free(stream);
+	stream_close(stream);
 	return rc;
 }
 
@@ -208,19 +217,28 @@ int shade_epoch(struct shade *shade, uint64_t epoch)
 	return stream_end(stream);
 }
 
-int lib_send_table(struct shade *shade, const char *paths, size_t bytes, uint32_t count)
+int lib_send_table(struct shade *shade, const char *paths, size_t bytes, struct lib_table *table)
 {
 	struct shade_record_table record = {
 		.head = head_of(SHADE_RECORD_TABLE, sizeof(record), bytes),
-		.count = htole64(count),
+		.count = htole64(table->count),
 	};
 	struct stream *stream = stream_new(shade);
+	int rc;
 
 	if (!stream)
 		return -ENOMEM;
 	stream_put(stream, &record, sizeof(record));
 	stream_put(stream, paths, bytes);
-	return stream_end(stream);
+	rc = stream_finish_locked(stream);
+	if (!rc) {
+		struct lib_table old = shade->table;
+
+		shade->table = *table;
+		*table = old;
+	}
+	stream_close(stream);
+	return rc;
 }
 
 int shade_query(struct shade *shade, uint32_t id, struct shade_sample *sample)

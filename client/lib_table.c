@@ -247,16 +247,7 @@ int shade_register(struct shade *shade, const char *const *given, uint32_t count
 			goto out;
 	}
 	/* Last, for it is the only step that changes something there. */
-	rc = lib_send_table(shade, paths.bytes, paths.used, count);
-	if (!rc) {
-		struct lib_table old;
-
-		pthread_mutex_lock(&shade->lock);
-		old = shade->table;
-		shade->table = table;
-		pthread_mutex_unlock(&shade->lock);
-		table = old;
-	}
+	rc = lib_send_table(shade, paths.bytes, paths.used, &table);
 out:
 	free(table.ids);
 	paths_free(&paths);

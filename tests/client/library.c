@@ -5,6 +5,7 @@
  * LINK is a symbolic link to it, the current directory /. `library PLACE gone -` and `library
  * PLACE other -`: the daemon is gone, something else is mounted there. Exit 0 or 1.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -349,6 +350,68 @@ static void test_threads(struct shade *shade)
 	CHECK(sample.score == 1 || sample.score == 3 || sample.score == 5);
 }
 
+static int slow_unlock; /* whoever gives a lock back comes on a little later, or much */
+
+/* Instead of the C library's, for libshade as well. */
+int pthread_mutex_unlock(pthread_mutex_t *mutex)
+{
+	static int (*real)(pthread_mutex_t *);
+	int rc;
+
+	if (!real) {
+		void *symbol = dlsym(RTLD_NEXT, "pthread_mutex_unlock");
+
+		memcpy(&real, &symbol, sizeof(real));
+	}
+	rc = real(mutex);
+	if (__atomic_load_n(&slow_unlock, __ATOMIC_RELAXED))
+		usleep((useconds_t)(random() % 1000));
+	return rc;
+}
+
+struct registration {
+	struct shade *shade;
+	pthread_barrier_t *together;
+	uint32_t count;
+};
+
+static void *register_table(void *context)
+{
+	static const char *const paths[] = { "class0/sample00000.bin", "class1/sample00001.bin" };
+	struct registration *own = context;
+
+	pthread_barrier_wait(own->together);
+	return (void *)(intptr_t)shade_register(own->shade, paths, own->count);
+}
+
+/* Two threads register at once: daemon and handle agree whose table it is. */
+static void test_tables_at_once(struct shade *shade)
+{
+	pthread_barrier_t together;
+	int disagreed = 0;
+
+	pthread_barrier_init(&together, NULL, 2);
+	__atomic_store_n(&slow_unlock, 1, __ATOMIC_RELAXED);
+	for (int round = 0; round < 100; round++) {
+		struct registration one = { shade, &together, 1 }, two = { shade, &together, 2 };
+		struct shade_sample sample;
+		pthread_t thread;
+		uint32_t count;
+		void *result;
+
+		CHECK(!pthread_create(&thread, NULL, register_table, &two));
+		CHECK(!register_table(&one));
+		pthread_join(thread, &result);
+		CHECK(!result);
+		CHECK(!shade_sample_count(shade, &count));
+		disagreed += (shade_query(shade, 1, &sample) == 0) != (count == 2);
+	}
+	__atomic_store_n(&slow_unlock, 0, __ATOMIC_RELAXED);
+	CHECK(!disagreed);
+	pthread_barrier_destroy(&together);
+	CHECK(!shade_register(shade, NULL, 0));
+}
+
 int main(int argc, char **argv)
 {
 	struct shade *shade;
@@ -373,6 +436,7 @@ int main(int argc, char **argv)
 	test_links(shade, argv[2]);
 	test_threads(shade);
 	test_error_of_thread(shade);
+	test_tables_at_once(shade);
 	test_job(argv[1]);
 	test_bounds(argv[1]);
 	shade_close(shade);
