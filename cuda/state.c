@@ -215,7 +215,7 @@ static int say_missing(const struct reader *r)
 
 static int load_options(struct reader *r, struct shade_scorer_options *o)
 {
-	uint32_t samples = o->samples, draws = o->draws;
+	uint32_t samples = o->samples;
 	char magic[8];
 
 	get(r, magic, sizeof(magic));
@@ -236,11 +236,10 @@ static int load_options(struct reader *r, struct shade_scorer_options *o)
 	o->strength = get_f64(r);
 	if (r->failed)
 		return say_bad("it is cut off");
-	if (o->samples != samples || o->draws != draws)
+	if (o->samples != samples)
 		return score_fail(-EINVAL,
-				  "the state is of %" PRIu32 " samples and %" PRIu32
-				  " draws, the scorer of %" PRIu32 " and %" PRIu32,
-				  o->samples, o->draws, samples, draws);
+				  "the state is of %" PRIu32 " samples, the scorer of %" PRIu32,
+				  o->samples, samples);
 	return scorer_check_options(o);
 }
 
@@ -338,6 +337,18 @@ static int load_state(struct reader *r, struct scorer_state *state)
 	return rc;
 }
 
+/* How long an epoch is depends on how many ranks share it, and a training may resume on fewer.
+ * Orders of another length are of no use then and are drawn anew; all else goes on. */
+static int keep_draws(struct scorer_state *state, uint32_t draws)
+{
+	if (state->options.draws == draws)
+		return 0;
+	for (unsigned i = 0; i < PLANS; i++)
+		plan_free(&state->plans[i]);
+	state->options.draws = draws;
+	return scorer_check_options(&state->options);
+}
+
 static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 {
 	struct reader r = { .from = buffer, .left = size - 8 };
@@ -348,6 +359,8 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 	memcpy(&fingerprint, (const unsigned char *)buffer + size - 8, 8);
 	if (!rc && le64toh(fingerprint) != score_hash(FINGERPRINT_SEED, buffer, size - 8))
 		rc = say_bad("its fingerprint is wrong");
+	if (!rc)
+		rc = keep_draws(&state, s->state.options.draws);
 	if (rc) {
 		scorer_state_free(&state);
 		return rc;

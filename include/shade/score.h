@@ -159,8 +159,10 @@ int shade_scorer_digest(struct shade_scorer *s, uint64_t epoch, uint64_t *digest
  * buffer NULL only tells how many; another thread that then begins an epoch or loads may make
  * them more, so who shares a scorer asks again on -ENOSPC. */
 int64_t shade_scorer_save(struct shade_scorer *s, void *buffer, uint64_t room);
-/* Makes this scorer what the saved one was, its options but for backend and device included.
- * `samples` must be the same. Anything can be given: what is no state is refused. */
+/* Makes this scorer what the saved one was, its options but for backend, device and draws
+ * included. `samples` must be the same. If `draws` are others, since a training resumes on more or
+ * fewer ranks, the orders are left out and must be drawn by another begin(). Anything can be given:
+ * what is no state is refused. */
 int shade_scorer_load(struct shade_scorer *s, const void *buffer, uint64_t size);
 
 #ifdef __cplusplus

@@ -421,6 +421,54 @@ Test(states, hostile_bytes)
 	shade_scorer_destroy(victim);
 }
 
+/* Saved on four ranks, resumed on three: an epoch has another length, so its orders go, and the
+ * scores stay. */
+Test(states, of_other_ranks)
+{
+	struct shade_scorer_options options = options_of(SHADE_SCORE_PADS);
+	struct shade_scorer *s, *resumed, *reference;
+	uint64_t size, digest[2];
+	uint32_t ids[N + 2];
+	void *state;
+
+	options.lookahead = 1;
+	s = create(options);
+	train(s, 0, 10);
+	cr_assert_eq(shade_scorer_begin(s, 5, NULL), 0);
+	state = save(s, &size);
+	options.draws = N + 2;
+	reference = create(options);
+	train(reference, 0, 10);
+	options.seed = 1;
+	resumed = create(options);
+	cr_assert_eq(shade_scorer_load(resumed, state, size), 0, "%s", shade_score_error());
+	cr_assert_eq(shade_scorer_length(resumed, 2, 3), (N + 2) / 3);
+	cr_assert_eq(shade_scorer_order(resumed, 5, 0, 3, ids, N), -ENOENT);
+	cr_assert_eq(shade_scorer_begin(resumed, 5, NULL), 0, "%s", shade_score_error());
+	cr_assert_eq(shade_scorer_begin(reference, 5, NULL), 0);
+	cr_assert_eq(shade_scorer_order(resumed, 6, 2, 3, ids, N), (N + 2) / 3);
+	cr_assert_eq(shade_scorer_digest(resumed, 6, &digest[0]), 0);
+	cr_assert_eq(shade_scorer_digest(reference, 6, &digest[1]), 0);
+	cr_assert_eq(digest[0], digest[1], "it draws otherwise than one that was never saved");
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(resumed);
+	shade_scorer_destroy(reference);
+	/* An epoch that its options cannot fill. */
+	options = options_of(SHADE_SCORE_UNIFORM);
+	options.draws = 3 * N;
+	resumed = create(options);
+	options = options_of(SHADE_SCORE_PADS);
+	options.max_repeats = 2;
+	s = create(options);
+	free(state);
+	state = save(s, &size);
+	cr_assert_eq(shade_scorer_load(resumed, state, size), -EINVAL);
+	cr_assert_eq(shade_scorer_begin(resumed, 0, NULL), 0);
+	free(state);
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(resumed);
+}
+
 Test(states, of_another_data_set)
 {
 	struct shade_scorer_options options = options_of(SHADE_SCORE_PADS);
