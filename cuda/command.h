@@ -17,6 +17,7 @@ struct command_options {
 	const char *state;    /* order: a file */
 	const char *orders;   /* follow: a directory */
 	const char *mount;    /* follow */
+	const char *job;      /* follow; NULL: the mount's own */
 	uint64_t epoch;
 	uint32_t rank, world;
 	uint32_t batch; /* follow: 0: only blank lines end one */
@@ -30,6 +31,9 @@ int command_follow(const struct command_options *options);
 
 /* The answer of a shade_scorer call: exits with its sentence if it is negative. */
 void must_score(int64_t rc);
+
+/* Merges lines `ID SCORE`, or of four columns as in MNT/.shade/scores; a score below 0 is none. */
+void scores_read(struct lines *lines, struct shade_scorer *s, uint32_t samples);
 
 /* All of a file; exits if it cannot be read or has more than `most` bytes. */
 unsigned char *file_read(const char *path, uint64_t most, uint64_t *size);

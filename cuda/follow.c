@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * shade-score follow: losses come in as a training computes them; scores, orders and epochs go
- * to the mount. Nothing is lost if this is killed: the mount goes on with what it was told.
+ * to the mount. Nothing is lost if this is killed: the mount goes on with what it was told, and
+ * the next one begins with the scores that are there.
  *
  * An epoch ends when its end is said, when a record of a later one comes, or with the input.
  */
@@ -223,17 +224,30 @@ static void read_binary(struct follow *f)
 /* --- all of it ----------------------------------------------------------------------------------
  */
 
+/* What an earlier one has told the mount. */
+static void take_over(struct follow *f)
+{
+	int fd = shade_open_file(f->mount, "scores");
+	struct lines lines = { .name = "the mount's scores" };
+
+	must_mount(fd);
+	lines.file = must(fdopen(fd, "r"));
+	scores_read(&lines, f->scorer, f->samples);
+	lines_close(&lines);
+}
+
 static void follow_init(struct follow *f)
 {
 	struct shade_scorer_options options = f->options->scorer;
 
-	must_mount(shade_open(f->options->mount, NULL, &f->mount));
+	must_mount(shade_open(f->options->mount, f->options->job, &f->mount));
 	must_mount(shade_wait(f->mount, SCAN_WAIT_MS));
 	must_mount(shade_sample_count(f->mount, &f->samples));
 	if (!f->samples)
 		give_up("%s has no samples", f->options->mount);
 	options.samples = f->samples;
 	must_score(shade_scorer_create(&f->scorer, &options));
+	take_over(f);
 	f->resident = must(calloc((options.samples + (size_t)63) / 64, 8));
 	f->order = must(malloc(options.samples * sizeof(*f->order)));
 	f->ids = must(malloc(batch_max(f) * sizeof(*f->ids)));

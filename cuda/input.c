@@ -16,6 +16,26 @@ void must_score(int64_t rc)
 		fail("%s", shade_score_error());
 }
 
+void scores_read(struct lines *lines, struct shade_scorer *s, uint32_t samples)
+{
+	while (lines_next(lines)) {
+		uint32_t id;
+		float score;
+
+		if (!lines_has_word(lines))
+			continue;
+		id = (uint32_t)lines_take_number(lines, "an id", samples - 1);
+		score = (float)lines_take_real(lines, "a score");
+		if (lines_has_word(lines)) {
+			(void)lines_take_number(lines, "a frequency", UINT64_MAX);
+			(void)lines_take_number(lines, "residency", 1);
+		}
+		lines_end(lines);
+		if (score >= 0 && shade_scorer_merge(s, &id, &score, 1))
+			lines_fail(lines, "%s", shade_score_error());
+	}
+}
+
 unsigned char *file_read(const char *path, uint64_t most, uint64_t *size)
 {
 	FILE *file = fopen(path, "rb");

@@ -20,6 +20,7 @@ static const char help[] =
 	"order   prints the ids that an epoch reads, one a line.\n"
 	"follow  reads lines EPOCH ID LOSS as a training computes them; a blank line ends a\n"
 	"        batch, EPOCH end an epoch. Scores, orders and epochs go to the shadefs at MNT.\n"
+	"        Begins with the scores that the mount has, if it has some.\n"
 	"        Prints 'order EPOCH LENGTH' for each order that was announced.\n"
 	"\n"
 	"options of order and follow:\n"
@@ -43,6 +44,7 @@ static const char help[] =
 	"  --world W         of so many (default 1)\n"
 	"  --state FILE      go on from this state if it is there, and leave the new one\n"
 	"options of follow:\n"
+	"  --job NAME        the scores and orders of this training among several\n"
 	"  --batch N         end a batch after N records, too\n"
 	"  --lookahead 1     draw and announce each order one epoch ahead\n"
 	"  --orders DIR      write each order to DIR/order.EPOCH, one id a line\n"
@@ -69,6 +71,7 @@ enum {
 	OPT_RANK,
 	OPT_WORLD,
 	OPT_STATE,
+	OPT_JOB,
 	OPT_BATCH,
 	OPT_LOOKAHEAD,
 	OPT_ORDERS,
@@ -80,16 +83,27 @@ static const struct {
 	const char *name;
 	int option, commands;
 } table[] = {
-	{ "mode", OPT_MODE, FOR_BOTH },		 { "seed", OPT_SEED, FOR_BOTH },
-	{ "epoch", OPT_EPOCH, FOR_BOTH },	 { "rep", OPT_REP, FOR_BOTH },
-	{ "repeats", OPT_REPEATS, FOR_BOTH },	 { "cover", OPT_COVER, FOR_BOTH },
-	{ "uses", OPT_USES, FOR_BOTH },		 { "strength", OPT_STRENGTH, FOR_BOTH },
-	{ "capacity", OPT_CAPACITY, FOR_BOTH },	 { "backend", OPT_BACKEND, FOR_BOTH },
-	{ "samples", OPT_SAMPLES, FOR_ORDER },	 { "scores", OPT_SCORES, FOR_ORDER },
-	{ "resident", OPT_RESIDENT, FOR_ORDER }, { "rank", OPT_RANK, FOR_ORDER },
-	{ "world", OPT_WORLD, FOR_ORDER },	 { "state", OPT_STATE, FOR_ORDER },
-	{ "batch", OPT_BATCH, FOR_FOLLOW },	 { "lookahead", OPT_LOOKAHEAD, FOR_FOLLOW },
-	{ "orders", OPT_ORDERS, FOR_FOLLOW },	 { "binary", OPT_BINARY, FOR_FOLLOW },
+	{ "mode", OPT_MODE, FOR_BOTH },
+	{ "seed", OPT_SEED, FOR_BOTH },
+	{ "epoch", OPT_EPOCH, FOR_BOTH },
+	{ "rep", OPT_REP, FOR_BOTH },
+	{ "repeats", OPT_REPEATS, FOR_BOTH },
+	{ "cover", OPT_COVER, FOR_BOTH },
+	{ "uses", OPT_USES, FOR_BOTH },
+	{ "strength", OPT_STRENGTH, FOR_BOTH },
+	{ "capacity", OPT_CAPACITY, FOR_BOTH },
+	{ "backend", OPT_BACKEND, FOR_BOTH },
+	{ "samples", OPT_SAMPLES, FOR_ORDER },
+	{ "scores", OPT_SCORES, FOR_ORDER },
+	{ "resident", OPT_RESIDENT, FOR_ORDER },
+	{ "rank", OPT_RANK, FOR_ORDER },
+	{ "world", OPT_WORLD, FOR_ORDER },
+	{ "state", OPT_STATE, FOR_ORDER },
+	{ "job", OPT_JOB, FOR_FOLLOW },
+	{ "batch", OPT_BATCH, FOR_FOLLOW },
+	{ "lookahead", OPT_LOOKAHEAD, FOR_FOLLOW },
+	{ "orders", OPT_ORDERS, FOR_FOLLOW },
+	{ "binary", OPT_BINARY, FOR_FOLLOW },
 };
 
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
@@ -203,6 +217,9 @@ static void set_option(struct command_options *o, int option, const char *value)
 		break;
 	case OPT_STATE:
 		o->state = value;
+		break;
+	case OPT_JOB:
+		o->job = value;
 		break;
 	case OPT_BATCH:
 		o->batch = small("--batch", value, 1, SHADE_SCORE_BATCH_MAX);

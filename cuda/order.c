@@ -8,28 +8,12 @@
 
 #include "command.h"
 
-/* Lines `ID SCORE`, or of four columns as in MNT/.shade/scores; a score below 0 is none. */
 static void read_scores(struct shade_scorer *s, const struct command_options *o)
 {
 	struct lines lines;
 
 	lines_open(&lines, o->scores);
-	while (lines_next(&lines)) {
-		uint32_t id;
-		float score;
-
-		if (!lines_has_word(&lines))
-			continue;
-		id = (uint32_t)lines_take_number(&lines, "an id", o->scorer.samples - 1);
-		score = (float)lines_take_real(&lines, "a score");
-		if (lines_has_word(&lines)) {
-			(void)lines_take_number(&lines, "a frequency", UINT64_MAX);
-			(void)lines_take_number(&lines, "residency", 1);
-		}
-		lines_end(&lines);
-		if (score >= 0 && shade_scorer_merge(s, &id, &score, 1))
-			lines_fail(&lines, "%s", shade_score_error());
-	}
+	scores_read(&lines, s, o->scorer.samples);
 	lines_close(&lines);
 }
 

@@ -58,8 +58,8 @@ def mount():
     return fs, contents, paths
 
 
-def scores_of(fs):
-    with open(fs.at(".shade", "scores")) as file:
+def scores_of(fs, *job):
+    with open(fs.at(".shade", *job, "scores")) as file:
         return [float(line.split("\t")[1]) for line in file]
 
 
@@ -88,8 +88,8 @@ def train(fs, contents, paths, helper, epoch, scores, binary=False):
     helper.write(struct.pack("<QIf", epoch, 0xfffffffe, 0) if binary else f"{epoch} end\n")
 
 
-def same_scores(fs, scores):
-    return all(abs(one - other) < 1e-5 for one, other in zip(scores_of(fs), scores))
+def same_scores(fs, scores, *job):
+    return all(abs(one - other) < 1e-5 for one, other in zip(scores_of(fs, *job), scores))
 
 
 def training(lookahead, binary):
@@ -197,6 +197,60 @@ def killed_in_the_middle():
     fs.end()
 
 
+def saved(name, data):
+    path = os.path.join(scratch, name)
+    with open(path, "wb") as file:
+        file.write(data)
+    return path
+
+
+def draw(epoch, *options):
+    """What `order` makes of the same."""
+    done = subprocess.run([SHADE_SCORE, "order", "--samples", str(COUNT), "--epoch", str(epoch),
+                           *options], capture_output=True, check=True)
+    return [int(line) for line in done.stdout.split()]
+
+
+def started_again():
+    """The order of the next helper follows the scores that the last one has left."""
+    fs, _, _ = mount()
+    helper = Follow(fs)
+    ids = helper.order(0)
+    helper.write("".join(f"0 {i} {loss_of(0, i)}\n" for i in ids) + "\n")
+    wait_until(lambda: fs.stats()["scored"] == COUNT, "all scores")
+    helper.process.kill()
+    helper.process.communicate()
+    fs.settle()
+    resident = saved("resident", read(fs.at(".shade", "resident")))
+    scores = saved("scores", read(fs.at(".shade", "scores")))
+    helper = Follow(fs, "--epoch", 1)
+    order = helper.order(1)
+    helper.end()
+    assert order == draw(1, "--resident", resident, "--scores", scores), order
+    assert order != draw(1, "--resident", resident), "the scores make no difference"
+    fs.end()
+
+
+def jobs():
+    """Two trainings over one mount know nothing of each other."""
+    fs, _, _ = mount()
+    scores = {name: [-1.0] * COUNT for name in ("one", "other")}
+    helpers = {name: Follow(fs, "--job", name, "--batch", 10) for name in scores}
+    for epoch, name in enumerate(scores):
+        ids = helpers[name].order(0)[10 * epoch:][:10]
+        helpers[name].write("".join(f"0 {i} {loss_of(epoch, i)}\n" for i in ids))
+        expect(scores[name], epoch, ids)
+    for name, helper in helpers.items():
+        helper.end()
+        assert same_scores(fs, scores[name], "jobs", name), name
+    assert not same_scores(fs, scores["one"], "jobs", "other")
+    assert same_scores(fs, [-1.0] * COUNT), "the mount's own training was told"
+    helper = Follow(fs, "--job", "a/b")
+    _, errors = helper.process.communicate(timeout=60)
+    assert helper.process.returncode == 1 and b"a/b" in errors, errors
+    fs.end()
+
+
 def daemon_gone():
     fs, _, _ = mount()
     helper = Follow(fs)
@@ -214,4 +268,5 @@ def daemon_gone():
 
 
 run_tests([text_records, text_records_one_epoch_ahead, binary_records,
-           residents_come_more_often, batches_by_number_and_epochs_that_rise, bad_input, killed_in_the_middle, daemon_gone])
+           residents_come_more_often, batches_by_number_and_epochs_that_rise, bad_input,
+           killed_in_the_middle, started_again, jobs, daemon_gone])
