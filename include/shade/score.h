@@ -20,8 +20,9 @@
  *
  * Several ranks: all draw the same whole order and take exact parts of it, if scores and
  * `resident` are the same on all. So gather what every rank's update gave, and merge() all of
- * it, one's own included, in the sequence of ranks on every rank; and let one rank read the
- * residency and hand it to the others. shade_scorer_digest() tells whether that went well.
+ * it, one's own included, in the sequence of ranks on every rank; and give all the same
+ * residency, that of one rank or what all have in common. shade_scorer_digest() tells whether
+ * that went well.
  * (Mode paper is SHADE's own: there each rank draws for itself.)
  *
  * Calls return 0 or a count, or a negative errno and then change nothing; shade_score_error()

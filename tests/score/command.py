@@ -81,11 +81,25 @@ def order():
             file.write(bytes(126))
         refuses(run("order", *base, "--resident", resident), "too long", "125")
         refuses(run("order", *base, "--resident", folder), "cannot read")
+        state_and_scores(folder, scores)
         echo(folder)
         for bad, word in (("0 1\n1000 1\n", ":2:"), ("0 nan\n", ":1:"), ("0\n", "missing"),
                           ("-1 2\n", "'-1'"), ("0 1 2\n", "residency"), ("0 inf\n", ":1:"),
                           ("0 1 2 1 9\n", "too much"), ("1e3 1\n", "'1e3'")):
             refuses(run("order", "--samples", 1000, "--scores", "-", stdin=bad), word)
+
+
+def state_and_scores(folder, scores):
+    """What the manual says of --state beside other options."""
+    base = ["--samples", 1000, "--state", os.path.join(folder, "seen")]
+    drawn = ids(*base, "--seed", 3, "--scores", scores)
+    check(drawn == ids(*base, "--seed", 4), "a state has the seed, and the epoch that was drawn")
+    plain = ids("--samples", 1000, "--seed", 3, "--scores", scores, "--epoch", 1)
+    check(ids(*base, "--epoch", 1) == plain, "and the scores")
+    ones = "".join(f"{i} 1\n" for i in range(1000))
+    mixed = ids("--samples", 1000, "--seed", 3, "--scores", "-", "--epoch", 2, stdin=ones)
+    check(ids(*base, "--epoch", 2, "--scores", "-", stdin=ones) == mixed, "new ones replace them")
+    refuses(run("order", "--samples", 999, *base[2:]), "1000 samples")
 
 
 def echo(folder):
