@@ -7,13 +7,10 @@ import argparse
 import math
 import os
 import random
-import struct
-import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-import control_records
 import lab
 
 BATCH = 64
@@ -21,32 +18,6 @@ WORKERS, BATCHES_AHEAD = 4, 8  # as a DataLoader with four workers does by defau
 COMPUTE_S = 0.012              # for a batch
 CACHE_SHARE = 0.2
 DELAY_US, BANDWIDTH = 4000, "120M"
-
-
-class Orders:
-    """Draws orders. Everything that knows how is here."""
-
-    def __init__(self, bench, mode, samples, resident_samples):
-        self.lab, self.samples = bench, samples
-        self.process = subprocess.Popen(
-            [bench.program("bench-draw"), mode, str(samples), "1", "3", "4", str(resident_samples)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-        bench.running.append(self)
-
-    def draw(self, epoch, scores, resident):
-        """Ids for an epoch, from a score for each sample (below 0: none) and the mount's bitmap."""
-        words = (self.samples + 63) // 64 * 8
-        self.process.stdin.write(struct.pack("<Q", epoch) + control_records.packed("f", scores) +
-                                 resident[:words].ljust(words, b"\0"))
-        self.process.stdin.flush()
-        answer = self.process.stdout.read(4 * self.samples)
-        return struct.unpack(f"={self.samples}I", answer)
-
-    def end(self):
-        self.lab.running.remove(self)
-        self.process.stdin.close()
-        self.process.wait()
-        self.process.stdout.close()
 
 
 class Losses:
@@ -61,36 +32,32 @@ class Losses:
         return math.exp(self.logarithm[sample] + self.chance.gauss(0, 0.1))
 
 
-def rank_scores(losses):
-    """SHADE's: ln(rank within the batch + 10), rank 0 the smallest loss."""
-    scores = [0.0] * len(losses)
-    for rank, place in enumerate(sorted(range(len(losses)), key=losses.__getitem__)):
-        scores[place] = math.log(rank + 10)
-    return scores
-
-
 class Training:
-    """One mount and what trains on it."""
+    """One mount, what trains on it, and the package `shade` between them."""
 
     def __init__(self, bench, source, names, size, way):
+        import shade  # pylint: disable=import-outside-toplevel # from the build
         self.lab, self.names, self.way = bench, names, way
         # Mounted once: its own scan of the tree is no part of an epoch.
         self.mount = lab.Shade(bench, source, capacity=int(size * CACHE_SHARE),
                                policy=way["policy"])
+        self.hints = shade.Mount(self.mount.path)
+        self.hints.register(names)
+        # One ahead where it is told: then who stays is known exactly.
+        self.scorer = shade.Scorer(len(names), seed=1, lookahead=int(way["announce"]),
+                                   backend="cpu", capacity=int(len(names) * CACHE_SHARE),
+                                   **way["sampler"])
         self.losses = Losses(len(names))
-        self.scores = [-1.0] * len(names)
-        self.drawn = {}
-        kept = int(len(names) * CACHE_SHARE * 0.6)  # beside what is on its way
-        self.orders = Orders(bench, way["sampler"], len(names), kept)
-        self.control = control_records.Control(self.mount.path)
+        self.announced = -1
 
-    def order_of(self, epoch):
-        if epoch not in self.drawn:
-            with open(os.path.join(self.mount.path, ".shade", "resident"), "rb") as file:
-                self.drawn[epoch] = self.orders.draw(epoch, self.scores, file.read())
-            if self.way["announce"]:
-                self.control.write(control_records.order(epoch, self.drawn[epoch]))
-        return self.drawn[epoch]
+    def begin(self, epoch):
+        """The ids that it reads. What is announced is what shade.Sampler announces."""
+        self.scorer.begin(epoch, self.hints.resident(len(self.names)))
+        self.hints.epoch(epoch)
+        while self.way["announce"] and self.announced <= epoch:
+            self.announced += 1
+            self.hints.order(self.announced, self.scorer.order(self.announced))
+        return self.scorer.order(epoch)
 
     def read_batch(self, ids):
         for number in ids:
@@ -101,18 +68,13 @@ class Training:
     def learn(self, ids):
         """The model's part: some time, and a loss for each sample."""
         time.sleep(COMPUTE_S * len(ids) / BATCH)
-        scores = rank_scores([self.losses.visit(number) for number in ids])
-        for number, score in zip(ids, scores):
-            self.scores[number] = score
+        scores = self.scorer.update(ids, [self.losses.visit(number) for number in ids])
         if self.way["score"]:
-            self.control.write(control_records.scores(ids, scores))
+            self.hints.scores(ids, scores)
 
     def epoch(self, number):
         """Figures of one epoch."""
-        order = self.order_of(number)
-        if self.way["announce"]:
-            self.order_of(number + 1)  # one ahead: then who stays is known exactly
-        self.control.write(control_records.epoch_begins(number))
+        order = self.begin(number)
         before = self.mount.stats()
         start = time.monotonic()
         batches = [order[at:at + BATCH] for at in range(0, len(order), BATCH)]
@@ -136,22 +98,25 @@ class Training:
                 "source MB": change["backend_bytes"] / 1e6}
 
     def end(self):
-        self.orders.end()
-        os.close(self.control.descriptor)
+        self.hints.close()
         self.mount.end()
 
 
+# What the mount does, what the sampler draws, and what the mount is told. A name says which options
+# that is.
 WAYS = {
     "LRU, each sample once": {
-        "policy": "lru", "sampler": "uniform", "announce": False, "score": False},
-    "SHADE's own procedure": {
-        "policy": "app", "sampler": "paper", "announce": False, "score": True},
+        "policy": "lru", "sampler": {"mode": "uniform"}, "announce": False, "score": False},
+    "SHADE's own procedure, rep 3": {
+        "policy": "app", "sampler": {"mode": "paper", "rep": 3}, "announce": False, "score": True},
     "shadefs, each sample once": {
-        "policy": "shade", "sampler": "uniform", "announce": True, "score": True},
-    "shadefs, pads": {
-        "policy": "shade", "sampler": "pads", "announce": True, "score": True},
-    "shadefs, echo": {
-        "policy": "shade", "sampler": "echo", "announce": True, "score": True},
+        "policy": "shade", "sampler": {"mode": "uniform"}, "announce": True, "score": True},
+    "shadefs, pads, rep 1 (default)": {
+        "policy": "shade", "sampler": {"mode": "pads"}, "announce": True, "score": True},
+    "shadefs, pads, rep 3": {
+        "policy": "shade", "sampler": {"mode": "pads", "rep": 3}, "announce": True, "score": True},
+    "shadefs, echo, 4 uses (default)": {
+        "policy": "shade", "sampler": {"mode": "echo"}, "announce": True, "score": True},
 }
 
 
@@ -182,6 +147,7 @@ def main():
     options = parser.parse_args()
     if not os.path.exists("/dev/fuse"):
         lab.skip("there is no /dev/fuse here")
+    sys.path.insert(0, os.path.join(os.path.abspath(options.build), "python"))
     files, epochs = (300, 2) if options.quick else (2000, 6)
     bench = lab.Lab(options.build)
     report = lab.Report("demo", False)
