@@ -60,6 +60,45 @@ def what_it_writes():
         expect(run("--force", "data", source, point, "8G", root=root).returncode == 0, "--force")
 
 
+def settings(text):
+    return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
+
+
+def what_it_writes_for_a_mount():
+    for number, odd in enumerate(["plain", "a b", 'quo"te', "dollar$HOME", "back\\slash", "100%", "com,ma", "da-sh"]):
+        source, point = make(f"ms{number}", odd), make(f"mm{number}", odd, "point")
+        root = make(f"mroot{number}")
+        arguments = ["--mount", "--files", "1000", source, point, "8G", "allow_other", "fsname=50%"]
+        done = run(*arguments, root=root)
+        expect(done.returncode == 0 and not done.stderr, f"{odd}: {done}")
+        name = subprocess.run(["systemd-escape", "--path", "--suffix=mount", point], capture_output=True,
+                              text=True, check=True).stdout.strip()
+        expect(done.stdout.endswith(f"systemctl enable --now '{name}'\n"), f"{odd}: {done}")
+        expect(os.listdir(f"{root}/etc") == ["systemd"], f"{odd}: more than the unit")
+        unit = settings(read(f"{root}/etc/systemd/system/{name}"))
+        expect(unit["What"].replace("%%", "%") == source and unit["Where"].replace("%%", "%") == point, f"{odd}: {unit}")
+        expect(unit["Options"] == f"capacity={8 << 30},allow_other,fsname=50%%,_netdev", f"{odd}: {unit}")
+        expect((int(unit["MemoryLow"]), int(unit["MemoryMax"])) ==
+               (8 << 30, (8 << 30) + (256 << 20) + 1000 * 2048), f"{odd}: {unit}")
+        done = run(*arguments, root=root)
+        expect(done.returncode == 1 and "--force" in done.stderr, f"written over: {done}")
+        expect(run("--force", *arguments, root=root).returncode == 0, "--force")
+    root = make("mount-refused")
+    for arguments, words in (([source, point], "say SOURCE"), ([make("end "), point, "1G"], "blank"),
+                             ([source, make("end\\"), "1G"], "backslash"), ([source, point, "1X"], "1X")):
+        done = run("--mount", *arguments, root=root)
+        expect(done.returncode == 1 and words in done.stderr and not done.stdout, f"{arguments}: {done}")
+    expect(not os.listdir(root), "nothing is written by mistake")
+    # The example is one that it could have written.
+    root, point = make("example"), make("example-point")
+    expect(run("--mount", "--files", "1281167", make("nfs"), point, "64G", root=root).returncode == 0, "the example")
+    folder = f"{root}/etc/systemd/system"
+    unit = settings(read(os.path.join(folder, os.listdir(folder)[0])))
+    example = settings(read(os.path.join(ROOT, "packaging", "systemd", "mnt-imagenet.mount")))
+    expect(unit.keys() == example.keys() and unit["MemoryMax"] == example["MemoryMax"]
+           and example["MemoryLow"] == "64G", f"the example: {example}, not {unit}")
+
+
 def what_it_refuses():
     source, point, root = make("source"), make("point"), make("refused")
     for arguments, words in ((["x", source, point], "CAPACITY"), (["../x", source, point, "1G"], "NAME"),
@@ -92,6 +131,11 @@ def what_systemd_says():
     for name, odd in (("plain", "plain"), ("odd", "a b\\c\"d%e$f")):
         run(name, make("source", odd), make("point", odd), "1G", root=root)
         shutil.copytree(f"{root}/etc/systemd/system/shadefs@{name}.service.d", f"{units}/shadefs@{name}.service.d")
+        run("--mount", make("source", odd), make("point", odd), "1G", root=root)
+    mounts = [name for name in os.listdir(f"{root}/etc/systemd/system") if name.endswith(".mount")]
+    for name in mounts:
+        shutil.copy(f"{root}/etc/systemd/system/{name}", units)
+    expect(len(mounts) == 2, mounts)
 
     def verify(*names):
         done = subprocess.run(["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *names],
@@ -99,9 +143,9 @@ def what_systemd_says():
                               env={**os.environ, "SYSTEMD_UNIT_PATH": units + ":", "SYSTEMD_LOG_COLOR": "0"})
         return done.returncode, done.stderr
 
-    for name in ("shadefs@plain.service", "shadefs@odd.service", "shadefs.slice", "mnt-imagenet.mount"):
+    for name in ("shadefs@plain.service", "shadefs@odd.service", "shadefs.slice", "mnt-imagenet.mount", *mounts):
         code, said = verify(name)
-        ours = [line for line in said.splitlines() if "shadefs" in line or "imagenet" in line]
+        ours = [line for line in said.splitlines() if "shadefs" in line or "imagenet" in line or "units" in line]
         expect(code == 0 and not ours, f"{name}: {said}")
     with open(os.path.join(units, "shadefs@plain.service.d", "bad.conf"), "w") as file:
         file.write("[Service]\nMemoryLou=1\nMemoryMax=much\nKillMode=some\n")
@@ -112,6 +156,10 @@ def what_systemd_says():
 try:
     what_it_writes()
     what_it_refuses()
+    if shutil.which("systemd-escape"):
+        what_it_writes_for_a_mount()
+    else:
+        print("without systemd-escape no mount unit was written")
     if shutil.which("systemd-analyze"):
         what_systemd_says()
     else:
