@@ -175,6 +175,11 @@ void native_flush(struct front *front)
 		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(errno));
 }
 
+void native_settle(struct front *front)
+{
+	observe_drain(front->native_state->observe);
+}
+
 /* --- begin and end
  * -------------------------------------------------------------------------------- */
 

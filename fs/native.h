@@ -21,6 +21,9 @@ int native_open(struct front *front, char *why, size_t room);
 void native_close(struct front *front);
 /* Unmounts and removes everything, whatever threads still use it: the process ends now. */
 void native_abandon(struct front *front);
+/* Tells the cache of all opens up to now: whoever asks or says something about accesses goes by
+ * those that were before. */
+void native_settle(struct front *front);
 /* Names have changed: makes the overlay look again. */
 void native_flush(struct front *front);
 /* Unmounts and removes what daemons left that did not end well. */

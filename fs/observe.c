@@ -48,6 +48,8 @@ struct observe {
 	pthread_t thread;
 	bool started;
 	_Atomic bool stopping, control_ended;
+	pthread_mutex_t lock;
+	_Alignas(8) char buffer[65536]; /* lock */
 };
 
 /* --- events -------------------------------------------------------------------------------------
@@ -89,17 +91,19 @@ static void tell(struct observe *observe, const struct fanotify_event_metadata *
 		cache_saw_close(cache, (const struct node *)(uintptr_t)node, generation - 1);
 }
 
-static void drain(struct observe *observe)
+void observe_drain(struct observe *observe)
 {
-	static _Alignas(8) char buffer[65536];
 	ssize_t length;
 
-	while ((length = read(observe->events, buffer, sizeof(buffer))) > 0) {
-		const struct fanotify_event_metadata *event = (const void *)buffer;
+	/* Whoever is second is back only when the first has told. */
+	pthread_mutex_lock(&observe->lock);
+	while ((length = read(observe->events, observe->buffer, sizeof(observe->buffer))) > 0) {
+		const struct fanotify_event_metadata *event = (const void *)observe->buffer;
 
 		for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length))
 			tell(observe, event);
 	}
+	pthread_mutex_unlock(&observe->lock);
 }
 
 /* --- the end of the mount -----------------------------------------------------------------------
@@ -153,7 +157,7 @@ static void see_to_control(struct observe *observe)
 
 	for (int ms = 0; ms < UNMOUNT_MS && observe_is_mounted(observe); ms += 20) {
 		nanosleep(&moment, NULL);
-		drain(observe);
+		observe_drain(observe);
 	}
 	if (atomic_load(&observe->stopping) || !observe_is_mounted(observe))
 		return;
@@ -179,7 +183,7 @@ static void *watch(void *argument)
 
 		if (poll(polled, 2, IDLE_MS) > 0 && polled[0].revents) {
 			nanosleep(&moment, NULL);
-			drain(observe);
+			observe_drain(observe);
 		}
 		if (atomic_exchange(&observe->control_ended, false))
 			see_to_control(observe);
@@ -262,6 +266,7 @@ int observe_open(struct observe **out, struct front *front, int (*reopen)(struct
 	observe->front = front;
 	observe->reopen = reopen;
 	observe->events = observe->mounts = -1;
+	pthread_mutex_init(&observe->lock, NULL);
 	rc = start(observe);
 	if (rc)
 		observe_close(observe);
@@ -285,5 +290,6 @@ void observe_close(struct observe *observe)
 		close(observe->events);
 	if (observe->mounts >= 0)
 		close(observe->mounts);
+	pthread_mutex_destroy(&observe->lock);
 	free(observe);
 }

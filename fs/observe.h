@@ -13,6 +13,8 @@ int observe_open(struct observe **out, struct front *front, int (*reopen)(struct
 /* Ends its thread; it can still be told that .shade has ended. */
 void observe_stop(struct observe *observe);
 void observe_close(struct observe *observe);
+/* Tells of all that has happened so far. Otherwise it is told of in a few milliseconds. */
+void observe_drain(struct observe *observe);
 /* Whether the overlay is still where it was mounted; another one may be there by now. */
 bool observe_is_mounted(struct observe *observe);
 /* Whether it is what its mount point shows: something else may be mounted over it. */

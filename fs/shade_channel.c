@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The connection of .shade in native mode: its root is what .shade is in the other. */
+/* The connection of .shade in native mode: its root is what .shade is in the other. An access that
+ * was before a question or a command is known when that is dealt with. */
 #include <errno.h>
 
-#include "front.h"
+#include "native.h"
 
 static struct front *front_of(fuse_req_t req)
 {
@@ -42,6 +43,7 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset
 
 static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	native_settle(front_of(req));
 	shade_open(front_of(req), req, ino, fi);
 }
 
@@ -56,6 +58,7 @@ static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 		     struct fuse_file_info *fi)
 {
 	(void)ino, (void)offset;
+	native_settle(front_of(req));
 	shade_write(front_of(req), req, data, size, fi);
 }
 
@@ -70,6 +73,7 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 		     size_t out_size)
 {
 	(void)arg, (void)flags, (void)out_size;
+	native_settle(front_of(req));
 	if (shade_is_dir(inside(ino)))
 		fuse_reply_err(req, ENOTTY);
 	else
