@@ -55,7 +55,8 @@ class Source:
 
 def slow_source(bench, files, delay_ms):
     behind = bench.make_tree(bench.ram, 10, files, FILE_BYTES)
-    slow = lab.Slow(bench, behind, delay_us=1000 * delay_ms)
+    # Names and attributes are kept for a while, as clients of remote file systems do.
+    slow = lab.Slow(bench, behind, delay_us=1000 * delay_ms, timeout=60)
     return Source(bench, slow.path, [slow.path + path[len(behind):]
                                      for path in lab.files_below(behind)])
 
