@@ -4,9 +4,10 @@ and says on standard error what came of it:
 
 - a DataLoader that would draw at random (shuffle=True, RandomSampler, DistributedSampler) over
   files on a shadefs gets a shade.Sampler;
-- the iterator of a DataLoader notes which samples the batch has that it hands out;
+- the iterator of a DataLoader notes which samples the batches have that it hands out;
 - cross_entropy and nll_loss, while gradients are wanted, are computed a second time without
-  reduction, and those losses score that batch. What the script gets is the first result.
+  reduction, and those losses score the batch whose labels they were given. What the script gets
+  is the first result.
 
 Whatever goes wrong in here is reported; the script never sees it.
 """
@@ -15,6 +16,7 @@ import functools
 import inspect
 import os
 import sys
+from array import array
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
@@ -22,6 +24,7 @@ import torch.nn.functional
 import torch.utils.data
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
 from .mount import Mount
 from .sampler import Sampler
@@ -57,13 +60,6 @@ class Loader:
         self.batches = self.scored = 0
 
 
-class Batch:
-    """The one that was handed out last."""
-
-    def __init__(self, loader: Loader, ids: Any) -> None:
-        self.loader, self.ids, self.scored = loader, ids, False
-
-
 class Hook:
     """What is changed, and how it was."""
 
@@ -71,7 +67,8 @@ class Hook:
         self.settings = settings
         self.loaders: List[Loader] = []
         self.seen = 0
-        self.batch: Optional[Batch] = None
+        self.handed = Handed()
+        self.doubtful = self.strange = 0
         self.trouble: Optional[str] = None
         self.process = os.getpid()
         self.originals: List[Tuple[Any, str, Any]] = []
@@ -87,6 +84,7 @@ class Hook:
     def install(self) -> None:
         """Changes torch."""
         self.replace(torch.utils.data.DataLoader, "__init__", self.make_init)
+        self.replace(_BaseDataLoaderIter, "_next_index", self.make_next_index)
         self.replace(_BaseDataLoaderIter, "__next__", self.make_next)
         for name in LOSSES:
             self.replace(torch.nn.functional, name, self.make_loss)
@@ -157,26 +155,56 @@ class Hook:
 
     # --- batches
 
+    def loader_of(self, iterator: Any) -> Optional[Loader]:
+        """Which of ours it iterates over, if one."""
+        batches = iterator._index_sampler  # pylint: disable=protected-access
+        sampler = getattr(batches, "sampler", batches)
+        return next((loader for loader in self.loaders if loader.sampler is sampler), None)
+
+    def make_next_index(self, original: Any) -> Any:
+        """_next_index of a DataLoader's iterator that notes what is drawn."""
+        def following(iterator: Any) -> Any:
+            index = original(iterator)
+            self.guarded(lambda: self.on_index(iterator, index))
+            return index
+        return following
+
+    def on_index(self, iterator: Any, index: Any) -> None:
+        """Notes the samples of a batch to come. Workers hand out in the sequence of the draws."""
+        run = run_of(iterator)
+        if run.ids is not None and self.loader_of(iterator) is not None:
+            run.ids.append(array("I", [index] if isinstance(index, int) else index))
+
     def make_next(self, original: Any) -> Any:
         """__next__ of a DataLoader's iterator that notes the batch."""
         def following(iterator: Any) -> Any:
-            data = original(iterator)
-            self.guarded(lambda: self.on_batch(iterator))
+            try:
+                data = original(iterator)
+            except BaseException as failure:
+                self.guarded(lambda: self.on_end(iterator, isinstance(failure, StopIteration)))
+                raise
+            self.guarded(lambda: self.on_batch(iterator, data))
             return data
         return following
 
-    def on_batch(self, iterator: Any) -> None:
+    @staticmethod
+    def on_end(iterator: Any, regular: bool) -> None:
+        """Nothing more comes; or a batch failed, and what comes if the script goes on is open."""
+        run = run_of(iterator)
+        run.ended = run.ended or regular
+        if not regular:
+            run.ids = None
+
+    def on_batch(self, iterator: Any, data: Any) -> None:
         """Notes which samples were handed out."""
-        batches = iterator._index_sampler  # pylint: disable=protected-access
-        sampler = getattr(batches, "sampler", batches)
-        loader = next((loader for loader in self.loaders if loader.sampler is sampler), None)
-        if loader is None:
-            self.batch = None
-            return
-        size = getattr(batches, "batch_size", 1)
-        first = (iterator._num_yielded - 1) * size  # pylint: disable=protected-access
-        self.batch = Batch(loader, loader.sampler.order[first:first + size])
-        loader.batches += 1
+        loader, run = self.loader_of(iterator), run_of(iterator)
+        ids = None
+        if loader is not None:
+            loader.batches += 1
+            if not run.ids:
+                return
+            ids = run.ids.popleft()
+        self.handed.add(Batch(run, loader, ids, data))
 
     # --- losses
 
@@ -186,22 +214,35 @@ class Hook:
 
         def loss(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            if self.batch is not None and torch.is_grad_enabled():
+            if self.handed.batches and torch.is_grad_enabled():
                 self.guarded(lambda: self.on_loss(original, signature.bind(*args, **kwargs)))
             return result
         return loss
 
     def on_loss(self, original: Any, bound: inspect.BoundArguments) -> None:
-        """Scores the batch at hand, if these can be its losses."""
-        batch, given = self.batch, bound.arguments["input"]
-        if batch is None or batch.scored or not given.requires_grad or given.dim() < 2 or \
-                given.shape[0] != len(batch.ids):
+        """Scores the batch that these are the losses of, if it is beyond doubt."""
+        given = bound.arguments["input"]
+        if not given.requires_grad or given.dim() < 2:
             return
-        bound.arguments.update(input=given.detach(), reduction="none", size_average=None,
-                               reduce=None)
+        found = self.handed.find(given.shape[0], bound.arguments["target"].detach())
+        if found is None:
+            return
+        if found.batch is None:
+            self.doubtful += found.fitting > 1
+            self.strange += found.fitting == 0
+            return
+        self.handed.take(found.batch)
+        if found.batch.loader is not None:
+            self.score(found.batch, original, bound)
+
+    @staticmethod
+    def score(batch: Batch, original: Any, bound: inspect.BoundArguments) -> None:
+        """Computes the loss of each sample."""
+        bound.arguments.update(input=bound.arguments["input"].detach(), reduction="none",
+                               size_average=None, reduce=None)
         with torch.no_grad():
             losses = original(*bound.args, **bound.kwargs)
-            losses = losses.reshape(len(batch.ids), -1).mean(1)
+            losses = losses.reshape(batch.size, -1).mean(1)
         batch.scored = True
         batch.loader.sampler.update(losses, ids=batch.ids)
         batch.loader.scored += 1
@@ -220,6 +261,12 @@ class Hook:
                  f"{loader.scored} scored, {left} not" + (
                      " (no cross_entropy or nll_loss with gradients, of as many samples)"
                      if left else ""))
+        if self.doubtful:
+            _say(f"at the end: {self.doubtful} losses could be of more than one batch, and scored "
+                 "none")
+        if self.strange:
+            _say(f"at the end: {self.strange} losses had other targets than the labels of the "
+                 "batches at hand, and scored none")
         if self.trouble:
             _say(f"at the end: failed once or more: {self.trouble}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""The sampler and the hook in one process: what they draw, announce, score and save."""
+"""The sampler in one process: what it draws, announces, scores and saves."""
 import math
 import os
 import pickle
@@ -12,11 +12,10 @@ from harness import Shade, image_tree, need, python, run_tests
 need("torch", "PIL", "torchvision", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
 from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, RandomSampler, Subset  # noqa: E402 pylint: disable=wrong-import-position
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, Subset  # noqa: E402 pylint: disable=wrong-import-position
 from torchvision.datasets import ImageFolder  # noqa: E402 pylint: disable=wrong-import-position
 
 import shade  # noqa: E402 pylint: disable=wrong-import-position
-from shade import hook  # noqa: E402 pylint: disable=wrong-import-position
 
 
 class Numbers(Dataset):
@@ -30,14 +29,6 @@ class Numbers(Dataset):
 
     def __getitem__(self, index):
         return index
-
-
-class Files(Numbers):
-    """The same, with paths."""
-
-    def __init__(self, count):
-        super().__init__(count)
-        self.samples = [(f"/nowhere/{number}", 0) for number in range(count)]
 
 
 def losses_of(indices):
@@ -299,81 +290,7 @@ def test_modes():
     mount.end()
 
 
-def grads(loss, logits):
-    logits.grad = None
-    loss.sum().backward()
-    return logits.grad.clone()
-
-
-def test_hook_losses():
-    """The script gets its own loss and gradient, bit for bit, and the batch is scored once."""
-    torch.manual_seed(2)
-    logits = torch.randn(8, 5, requires_grad=True)
-    labels = torch.randint(0, 5, (8,))
-    labels[3] = -100
-    kinds = [dict(), dict(reduction="sum"), dict(reduction="none"), dict(label_smoothing=0.1),
-             dict(weight=torch.rand(5)), dict(size_average=False)]
-    plain = [(loss.detach().clone(), grads(loss, logits)) for loss in
-             (functional.cross_entropy(logits, labels, **kind) for kind in kinds)]
-    original = functional.cross_entropy
-    installed = hook.install(hook.Settings(mount="none"))
-    try:
-        assert functional.cross_entropy is not original
-        loader = DataLoader(Files(48), 8, shuffle=True)
-        for kind, (value, gradient), _ in zip(kinds, plain, loader):
-            batch = installed.batch
-            with torch.no_grad():
-                functional.cross_entropy(logits, labels)
-            functional.cross_entropy(logits.detach(), labels)
-            functional.cross_entropy(logits[:7], labels[:7])
-            assert not batch.scored, "not a training, or not this batch"
-            loss = torch.nn.CrossEntropyLoss(**kind)(logits, labels)
-            assert torch.equal(loss, value) and torch.equal(grads(loss, logits), gradient), kind
-            assert batch.scored
-            scores = installed.loaders[0].sampler.scorer.scores()
-            functional.cross_entropy(-logits, labels)
-            assert installed.loaders[0].sampler.scorer.scores() == scores, "scored once"
-        assert installed.loaders[0].scored == len(kinds) and installed.trouble is None
-        for _ in DataLoader(Numbers(16), 8):
-            assert installed.batch is None, "of another loader"
-    finally:
-        hook.uninstall()
-    assert functional.cross_entropy is original
-
-
-def test_hook_loaders():
-    installed = hook.install(hook.Settings(mount="none"))
-    data = Files(30)
-    try:
-        for sampled in (DataLoader(data, 4, True), DataLoader(data, 4, sampler=RandomSampler(data)),
-                        DataLoader(data, None, shuffle=True, num_workers=1),
-                        DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 4, True))):
-            count = len(installed.loaders)
-            numbers, noted = [], []
-            for batch in sampled:
-                numbers += batch.tolist() if torch.is_tensor(batch) else [batch]
-                noted += installed.batch.ids
-            assert numbers == noted and len(set(numbers)) >= 28
-        assert count == 4
-        old = torch.utils.data.DistributedSampler(data, num_replicas=3, rank=1, seed=3)
-        loader = DataLoader(data, 4, sampler=old)
-        sampler = installed.loaders[4].sampler
-        assert (sampler.rank, sampler.world, len(loader.sampler)) == (1, 3, 10)
-        old.set_epoch(6)
-        with warnings.catch_warnings(record=True):
-            warnings.simplefilter("always")
-            list(loader)
-        assert sampler.epoch == 6
-        DataLoader(data, 4)
-        DataLoader(Numbers(30), 4, shuffle=True)
-        DataLoader(data, 4, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 30, 30))
-        assert len(installed.loaders) == 5 and installed.trouble is None
-    finally:
-        hook.uninstall()
-
-
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_loaders, test_epochs, test_saved, test_bad_updates,
-               test_logits, test_data_sets, test_announced, test_modes, test_hook_losses,
-               test_hook_loaders])
+               test_logits, test_data_sets, test_announced, test_modes])

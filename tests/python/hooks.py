@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""The hook in one process: what it changes, whose losses it takes, and that nothing of it reaches
+the script."""
+import math
+import sys
+import warnings
+from contextlib import contextmanager
+
+from harness import need, run_tests
+
+need("torch", "shade")
+import torch  # noqa: E402 pylint: disable=wrong-import-position
+from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler  # noqa: E402 pylint: disable=wrong-import-position
+
+from shade import hook  # noqa: E402 pylint: disable=wrong-import-position
+
+CLASSES = 5
+
+
+class Numbers(Dataset):
+    """Its samples are their own indices."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
+class Files(Numbers):
+    """The same, with paths."""
+
+    def __init__(self, count):
+        super().__init__(count)
+        self.samples = [(f"/nowhere/{number}", 0) for number in range(count)]
+
+
+class Labelled(Files):
+    """The same, with labels."""
+
+    def __getitem__(self, index):
+        return float(index), index * 7 % CLASSES
+
+
+@contextmanager
+def hooked(**settings):
+    installed = hook.install(hook.Settings(mount="none", **settings))
+    try:
+        yield installed
+        assert installed.trouble is None, installed.trouble
+    finally:
+        hook.uninstall()
+
+
+def logits_of(numbers):
+    """Any, with losses that all differ."""
+    numbers = numbers.double()
+    return torch.stack([torch.sin(numbers * (place + 1)) for place in range(CLASSES)],
+                       1).requires_grad_()
+
+
+class Judge:
+    """Computes losses as a script does, and knows what the scores must be."""
+
+    def __init__(self):
+        self.wanted = {}
+
+    def learn(self, numbers, labels, targets=None):
+        logits = logits_of(numbers)
+        targets = labels if targets is None else targets
+        functional.cross_entropy(logits, targets).backward()
+        with torch.no_grad():
+            places = functional.cross_entropy(logits, targets, reduction="none").argsort().argsort()
+        for number, place in zip(numbers.tolist(), places.tolist()):
+            self.wanted[int(number)] = math.log(place + 10)
+
+    def check(self, loader, count=None):
+        scores = loader.sampler.scorer.scores()
+        for number, score in enumerate(scores):
+            assert abs(score - self.wanted.get(number, -1)) < 1e-5, f"{number}: {score}"
+        assert count is None or len(self.wanted) == count, len(self.wanted)
+
+
+def one_ahead(loader):
+    """What a prefetcher does that copies the next batch while this one is used."""
+    iterator = iter(loader)
+    following = next(iterator, None)
+    while following is not None:
+        numbers, labels = following[0].clone(), following[1].clone()
+        following = next(iterator, None)
+        yield numbers, labels
+
+
+def test_one_ahead():
+    for workers in (0, 2):
+        with hooked() as installed:
+            loader = DataLoader(Labelled(90), 16, shuffle=True, num_workers=workers,
+                                persistent_workers=workers > 0)
+            judge = Judge()
+            for _ in range(3):
+                for numbers, labels in one_ahead(loader):
+                    judge.learn(numbers, labels)
+            judge.check(installed.loaders[0], 90)
+            assert installed.loaders[0].scored == installed.loaders[0].batches == 18
+            assert not installed.doubtful and not installed.strange
+
+
+def test_two_iterators():
+    """Over one loader, and one over a loader that is left alone, in turns."""
+    with hooked() as installed:
+        loader, other = DataLoader(Labelled(64), 8, shuffle=True), DataLoader(Labelled(64), 8)
+        judge, aside = Judge(), Judge()
+        for one, two, three in zip(loader, loader, other):
+            judge.learn(*two)
+            aside.learn(*three)
+            judge.learn(*one)
+        judge.check(installed.loaders[0])
+        assert installed.loaders[0].scored == installed.loaders[0].batches == 16
+
+
+def test_doubt():
+    """Where labels do not tell, and the script is ahead, nothing is scored."""
+    with hooked() as installed:
+        loader = DataLoader(Files(60), 10, shuffle=True)
+        iterator = iter(loader)
+        one, two = next(iterator), next(iterator)
+        labels = torch.arange(10) % CLASSES
+        for numbers in (one, two):
+            Judge().learn(numbers, labels)
+        assert installed.doubtful == 2 and installed.loaders[0].scored == 0
+        # With the next pass there is no doubt any more.
+        del iterator
+        judge = Judge()
+        for numbers in loader:
+            judge.learn(numbers, labels)
+        judge.check(installed.loaders[0], 60)
+        assert installed.doubtful == 2
+
+
+def test_other_targets():
+    """A loss on something else that has the size of the batch is not its loss."""
+    with hooked() as installed:
+        loader = DataLoader(Labelled(40), 10, shuffle=True)
+        judge = Judge()
+        for number, (numbers, labels) in enumerate(loader):
+            Judge().learn(numbers + 100, labels, (labels + 1) % CLASSES)
+            if number != 2:  # which the script skips
+                judge.learn(numbers, labels)
+        judge.check(installed.loaders[0], 30)
+        assert installed.strange == 4 and installed.loaders[0].scored == 3
+
+
+def test_bounded():
+    """A script without a loss that is known keeps neither batches nor memory."""
+    with hooked() as installed:
+        for _ in DataLoader(Labelled(400), 4, shuffle=True):
+            assert len(installed.handed.batches) <= 32
+        large = torch.zeros(4, 1 << 20, dtype=torch.int64)
+        run = installed.handed.batches[0].run
+        for _ in range(4):
+            installed.handed.add(hook.Batch(run, None, None, [torch.zeros(4), large]))
+        assert sum(batch.label_bytes() for batch in installed.handed.batches) <= 64 << 20
+
+
+def grads(loss, logits):
+    logits.grad = None
+    loss.sum().backward()
+    return logits.grad.clone()
+
+
+def test_hook_losses():
+    """The script gets its own loss and gradient, bit for bit, and the batch is scored once."""
+    torch.manual_seed(2)
+    logits = torch.randn(8, 5, requires_grad=True)
+    labels = torch.randint(0, 5, (8,))
+    labels[3] = -100
+    kinds = [dict(), dict(reduction="sum"), dict(reduction="none"), dict(label_smoothing=0.1),
+             dict(weight=torch.rand(5)), dict(size_average=False)]
+    plain = [(loss.detach().clone(), grads(loss, logits)) for loss in
+             (functional.cross_entropy(logits, labels, **kind) for kind in kinds)]
+    original = functional.cross_entropy
+    installed = hook.install(hook.Settings(mount="none"))
+    try:
+        assert functional.cross_entropy is not original
+        loader = DataLoader(Files(48), 8, shuffle=True)
+        for kind, (value, gradient), _ in zip(kinds, plain, loader):
+            batch = installed.handed.batches[-1]
+            with torch.no_grad():
+                functional.cross_entropy(logits, labels)
+            functional.cross_entropy(logits.detach(), labels)
+            functional.cross_entropy(logits[:7], labels[:7])
+            assert not batch.scored, "not a training, or not this batch"
+            loss = torch.nn.CrossEntropyLoss(**kind)(logits, labels)
+            assert torch.equal(loss, value) and torch.equal(grads(loss, logits), gradient), kind
+            assert batch.scored
+            scores = installed.loaders[0].sampler.scorer.scores()
+            functional.cross_entropy(-logits, labels)
+            assert installed.loaders[0].sampler.scorer.scores() == scores, "scored once"
+        assert installed.loaders[0].scored == len(kinds) and installed.trouble is None
+        for _ in DataLoader(Numbers(16), 8):
+            functional.cross_entropy(logits, labels)
+        assert installed.loaders[0].scored == len(kinds), "of another loader"
+    finally:
+        hook.uninstall()
+    assert functional.cross_entropy is original
+
+
+def test_hook_loaders():
+    installed = hook.install(hook.Settings(mount="none"))
+    data = Files(30)
+    try:
+        for sampled in (DataLoader(data, 4, True), DataLoader(data, 4, sampler=RandomSampler(data)),
+                        DataLoader(data, None, shuffle=True, num_workers=1),
+                        DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 4, True))):
+            count = len(installed.loaders)
+            numbers, noted = [], []
+            for batch in sampled:
+                numbers += batch.tolist() if torch.is_tensor(batch) else [batch]
+                noted += installed.handed.batches[-1].ids
+            assert numbers == noted and len(set(numbers)) >= 28
+        assert count == 4
+        old = torch.utils.data.DistributedSampler(data, num_replicas=3, rank=1, seed=3)
+        loader = DataLoader(data, 4, sampler=old)
+        sampler = installed.loaders[4].sampler
+        assert (sampler.rank, sampler.world, len(loader.sampler)) == (1, 3, 10)
+        old.set_epoch(6)
+        with warnings.catch_warnings(record=True):
+            warnings.simplefilter("always")
+            list(loader)
+        assert sampler.epoch == 6
+        DataLoader(data, 4)
+        DataLoader(Numbers(30), 4, shuffle=True)
+        DataLoader(data, 4, sampler=torch.utils.data.WeightedRandomSampler([1.0] * 30, 30))
+        assert len(installed.loaders) == 5 and installed.trouble is None
+    finally:
+        hook.uninstall()
+
+
+if __name__ == "__main__":
+    sys.stderr = sys.stdout
+    run_tests([test_one_ahead, test_two_iterators, test_doubt, test_other_targets, test_bounded,
+               test_hook_losses, test_hook_loaders])
