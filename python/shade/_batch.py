@@ -56,13 +56,16 @@ def _from_tensors(logits: Any, labels: Any, on_device: bool) -> Batch:
     dtype = str(logits.dtype).rpartition(".")[2]
     if dtype not in DTYPES:
         logits, dtype = logits.float(), "float32"
-    if logits.stride(1) != 1:
+    count, classes = logits.shape
+    # Rows that are one and the same (expand) or overlap have a stride that means another thing
+    # to the library.
+    if logits.stride(1) != 1 or logits.stride(0) < classes:
         logits = logits.contiguous()
     labels = labels.long().contiguous()
-    count, classes = logits.shape
-    return Batch(count, {"logits": logits.data_ptr(), "row_stride": logits.stride(0),
-                         "classes": classes, "dtype": DTYPES[dtype], "label_bytes": 8,
-                         "labels": labels.data_ptr(), "memory": int(on_device)},
+    return Batch(count, {"logits": logits.data_ptr(), "classes": classes,
+                         "row_stride": logits.stride(0) if count > 1 else classes,
+                         "dtype": DTYPES[dtype], "label_bytes": 8, "labels": labels.data_ptr(),
+                         "memory": int(on_device)},
                  [logits, labels], logits.device if on_device else None)
 
 

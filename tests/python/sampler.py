@@ -187,6 +187,7 @@ def test_logits():
     logits, labels = torch.randn(16, 10) * 5, torch.randint(0, 10, (16,))
     for make in (lambda t: t, lambda t: t.double(), lambda t: t.half(), lambda t: t.bfloat16(),
                  lambda t: t.t().contiguous().t(), lambda t: t.requires_grad_(),
+                 lambda t: t[:1].expand(16, 10), lambda t: t.flatten().as_strided((16, 10), (9, 1)),
                  lambda t: torch.cat([t, -t], 1)[:, :10], lambda t: torch.stack([t, -t], 1)[:, 0],
                  lambda t: t.detach().numpy(), lambda t: t.tolist()):
         sampler = shade.Sampler(16)
@@ -196,9 +197,13 @@ def test_logits():
         losses = functional.cross_entropy(reference, labels, reduction="none")
         plain = not hasattr(given, "float")
         sampler.update(logits=given, labels=labels.tolist() if plain else labels.int())
-        place = losses.argsort().argsort().tolist()
+        place = losses.sort(stable=True).indices.argsort().tolist()
         for at, number in enumerate(order):
             assert abs(sampler.scorer.scores()[number] - math.log(place[at] + 10)) < 1e-5
+    sampler = shade.Sampler(1)
+    list(sampler)
+    sampler.update(logits=logits.as_strided((1, 10), (3, 1)), labels=labels[:1])
+    assert sampler.scorer.scores()[0] > 0
 
 
 def test_data_sets():
