@@ -158,12 +158,20 @@ def as_ids(values: Any) -> Ids:
         raise ValueError("a sample id is a number from 0 to 4294967295") from failure
 
 
+def tensor_bytes(tensor: Any) -> bytes:
+    """What is in a tensor of torch, which may have been built without numpy."""
+    tensor = tensor.cpu().contiguous()
+    return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
 def as_floats(values: Any) -> Floats:
     """The same for scores and losses: sequences, tensors and arrays of any kind."""
     if isinstance(values, array.array) and values.typecode == "f":
         return values
     if hasattr(values, "detach"):
-        values = values.detach().float().cpu().numpy()
+        result = array.array("f")
+        result.frombytes(tensor_bytes(values.detach().float()))
+        return result
     if hasattr(values, "tobytes") and hasattr(values, "astype"):
         result = array.array("f")
         result.frombytes(values.astype("f4").tobytes())

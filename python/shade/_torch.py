@@ -27,7 +27,7 @@ def all_gather(data: bytes) -> List[bytes]:
     own[:len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
     parts = [torch.zeros_like(own) for _ in range(world)]
     torch.distributed.all_gather(parts, own)
-    return [bytes(part[:length].cpu().numpy()) for part, length in zip(parts, lengths)]
+    return [_libs.tensor_bytes(part[:length]) for part, length in zip(parts, lengths)]
 
 
 class TorchSampler(Sampler, torch.utils.data.Sampler):

@@ -74,6 +74,25 @@ def test_without_torch():
     assert not done.stderr
 
 
+def test_without_numpy():
+    """torch works without it, and so do tensors of all kinds, and ranks."""
+    python("-c", "import sys\n"
+           "sys.modules['numpy'] = None\n"
+           "import torch, torch.distributed, shade\n"
+           "sampler = shade.Sampler(10)\n"
+           "order = list(sampler)\n"
+           "losses = torch.arange(20.0, requires_grad=True)[::2].double()\n"
+           "sampler.update(losses[:5])\n"
+           "sampler.update(logits=torch.rand(5, 3), labels=torch.tensor([0, 1, 2, 0, 1]))\n"
+           "sampler.update(losses, ids=torch.arange(10))\n"
+           "scores = sampler.scorer.scores().tolist()\n"
+           "assert scores == sorted(scores) and scores[0] > 0, scores\n"
+           "from shade._torch import all_gather\n"
+           "torch.distributed.init_process_group('gloo', store=torch.distributed.HashStore(),\n"
+           "                                     rank=0, world_size=1)\n"
+           "assert all_gather(b'news') == [b'news']\n")
+
+
 def test_loaders():
     """With workers, drop_last, batch_sampler, and neither."""
     for kind in range(5):
@@ -297,5 +316,5 @@ def test_modes():
 
 if __name__ == "__main__":
     sys.stderr = sys.stdout
-    run_tests([test_without_torch, test_loaders, test_epochs, test_saved, test_bad_updates,
-               test_logits, test_data_sets, test_announced, test_modes])
+    run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
+               test_bad_updates, test_logits, test_data_sets, test_announced, test_modes])
