@@ -44,7 +44,7 @@ class Sampler:
                  scan_seconds: float = 600, **options: Any) -> None:
         if world < 1 or not 0 <= rank < world:
             raise ValueError(f"there is no rank {rank} of {world}")
-        self.rank, self.world, self.mode, self.job = rank, world, mode, job
+        self.rank, self.world, self.job = rank, world, job
         self._paths = None if isinstance(data, int) else paths_of(data)
         self._samples = data if isinstance(data, int) else len(data)
         self._scan_seconds = scan_seconds
@@ -58,7 +58,6 @@ class Sampler:
         # Ranks that wait for each other in every step must have as many steps.
         if world > 1 and options.get("draws") is None:
             options["draws"] = (self._samples + world - 1) // world * world
-        self._lookahead = lookahead
         self._scorer = Scorer(self._samples, mode=mode, seed=seed, backend=backend,
                               lookahead=lookahead, **options)
         # Scores of several ranks come in together, or their orders would differ at once.
@@ -144,6 +143,11 @@ class Sampler:
         return self._mount
 
     @property
+    def mode(self) -> str:
+        """How it draws; that of the state that was loaded, if one was."""
+        return self._scorer.options["mode"]
+
+    @property
     def scorer(self) -> Scorer:
         """What scores and draws."""
         return self._scorer
@@ -188,13 +192,14 @@ class Sampler:
         if self._mount is None or self.rank != self._group[0]:
             return
         self._tell(Mount.epoch, epoch)
-        for ahead in range(epoch, epoch + 1 + self._lookahead):
+        lookahead = self._scorer.options["lookahead"]
+        for ahead in range(epoch, epoch + 1 + lookahead):
             if ahead in self._announced:
                 continue
             ids = _exchange.interleave([self._scorer.order(ahead, rank, self.world)
                                         for rank in self._group])
             self._tell(Mount.order, ahead, ids)
-        self._announced = {epoch + 1} if self._lookahead else set()
+        self._announced = {epoch + 1} if lookahead else set()
 
     # --- ranks
 

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Scores and orders: libshade-score for Python."""
 import ctypes
+import struct
 from array import array
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from . import _libs
 
 MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4}
 BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+# The head of a saved state, as in cuda/state.c.
+_STATE_HEAD = struct.Struct("<8s2IQ6I3d")
+_STATE_FIELDS = ("magic", "version", "samples", "seed", "mode", "lookahead", "draws",
+                 "max_repeats", "cover_epochs", "capacity", "rep", "uses", "strength")
 
 
 def _choose(what: str, name: str, table: "dict[str, int]") -> int:
@@ -44,6 +49,7 @@ class Scorer:
         handle = ctypes.c_void_p()
         self._lib.check(self._lib.shade_scorer_create(ctypes.byref(handle), ctypes.byref(given)))
         self._handle = handle
+        self._options: Optional[Dict[str, Any]] = None
         self.samples = samples
 
     def __del__(self) -> None:
@@ -56,6 +62,16 @@ class Scorer:
     def backend(self) -> str:
         """cpu or cuda"""
         return self._lib.shade_scorer_backend(self._handle).decode()
+
+    @property
+    def options(self) -> Dict[str, Any]:
+        """Those that orders depend on, as they are in force: load() may have changed them."""
+        if self._options is None:
+            found = dict(zip(_STATE_FIELDS, _STATE_HEAD.unpack_from(self.save())))
+            names = {number: name for name, number in MODES.items()}
+            self._options = {**found, "mode": names[found["mode"]]}
+            del self._options["magic"], self._options["version"]
+        return self._options
 
     def update(self, ids: Any, losses: Any) -> array:
         """Scores a batch by its losses. Returns the scores."""
@@ -135,3 +151,4 @@ class Scorer:
     def load(self, state: bytes) -> None:
         """Becomes what was saved."""
         self._lib.check(self._lib.shade_scorer_load(self._handle, state, len(state)))
+        self._options = None

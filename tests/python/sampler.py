@@ -170,6 +170,33 @@ def test_saved():
     raises(shade.ShadeError, "", lambda: shade.Sampler(61).load_state_dict(state))
 
 
+def test_options():
+    """They can be seen, and a state brings its own."""
+    given = dict(mode="echo", seed=1 << 63, lookahead=1, draws=70, rep=2.5, uses=3.5, strength=0.25,
+                 max_repeats=9, cover_epochs=7, capacity=11)
+    one, two = shade.Scorer(60, **given), shade.Scorer(60, draws=70)
+    assert two.options["mode"] == "pads" and shade.Scorer(60).options["draws"] == 60
+    two.load(one.save())
+    assert one.options == two.options == {**given, "samples": 60}
+
+
+def test_state_of_another():
+    """A state whose mode and lookahead are others: from there on they are the sampler's."""
+    mount = Shade(image_tree(24), capacity="64M")
+    files = sorted(mount.at(name) for name in mount.samples() if name.endswith(".png"))
+    for lookahead in (0, 1):
+        saved = shade.Sampler(files, mode="uniform", lookahead=lookahead, seed=4)
+        list(saved)
+        sampler = shade.Sampler(files, mount=mount.path, lookahead=1 - lookahead)
+        sampler.load_state_dict(saved.state_dict())
+        assert sampler.mode == "uniform"
+        assert list(sampler) == list(saved) and mount.stats()["order_ahead"] == 24 * (1 + lookahead)
+    raises(shade.ShadeError, "26", lambda: shade.Sampler(25, rank=0, world=2).load_state_dict(
+        shade.Sampler(25).state_dict()))  # 25 do not make two equal parts
+    mount.settle()
+    mount.end()
+
+
 def test_bad_updates():
     sampler = shade.Sampler(20)
     raises(ValueError, "0 of epoch None", lambda: sampler.update([1.0]))
@@ -317,4 +344,4 @@ def test_modes():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
-               test_bad_updates, test_logits, test_data_sets, test_announced, test_modes])
+               test_options, test_state_of_another, test_bad_updates, test_logits, test_data_sets, test_announced, test_modes])
