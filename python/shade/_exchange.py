@@ -3,7 +3,7 @@
 import json
 import os
 from array import array
-from typing import Iterable, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 
 class Scored(NamedTuple):
@@ -19,11 +19,12 @@ class News(NamedTuple):
     mount: str  # which one it uses; "": none
     resident: Optional[bytes]
     scored: List[Scored]
+    plan: Dict[str, Any]  # what must be the same on all: options, and a digest of the last draw
 
 
 def pack(news: News) -> bytes:
     """As bytes."""
-    head = json.dumps({"epoch": news.epoch, "mount": news.mount,
+    head = json.dumps({"epoch": news.epoch, "mount": news.mount, "plan": news.plan,
                        "resident": None if news.resident is None else len(news.resident),
                        "scored": [[entry.batch, len(entry.ids)] for entry in news.scored]})
     parts = [len(head).to_bytes(8, "little"), head.encode(), news.resident or b""]
@@ -44,7 +45,17 @@ def unpack(data: bytes) -> News:
     resident = None if head["resident"] is None else take(head["resident"])
     scored = [Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)))
               for batch, count in head["scored"]]
-    return News(head["epoch"], head["mount"], resident, scored)
+    return News(head["epoch"], head["mount"], resident, scored, head["plan"])
+
+
+def disagreement(all_news: List[News]) -> Optional[str]:
+    """What ranks do not have in common though they must, if anything."""
+    plans = [{"epoch": news.epoch, **news.plan} for news in all_news]
+    for name in plans[0]:
+        values = [plan.get(name) for plan in plans]
+        if any(value != values[0] for value in values):
+            return f"{name} is {', '.join(map(str, values))}"
+    return None
 
 
 def mount_name(path: str) -> str:

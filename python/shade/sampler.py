@@ -218,16 +218,34 @@ class Sampler:
             self._pending.clear()
             return None
         name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
-        own = _exchange.News(epoch, name, resident, self._pending)
+        own = _exchange.News(epoch, name, resident, self._pending, self._plan(epoch))
         all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
         self._pending = []
-        if len(all_news) != self.world or {news.epoch for news in all_news} != {epoch}:
-            raise RuntimeError(f"rank {self.rank} of {self.world} begins epoch {epoch}, but the "
-                               f"epochs gathered are {[news.epoch for news in all_news]}")
+        if len(all_news) != self.world:
+            raise RuntimeError(f"rank {self.rank} of {self.world} has gathered the news of "
+                               f"{len(all_news)}")
+        # All of them see it, and all stop: none is left waiting for another.
+        differing = _exchange.disagreement(all_news)
+        if differing:
+            raise RuntimeError(f"{self.world} ranks must draw alike, but from rank 0 on their "
+                               + differing)
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
         self._merge(all_news)
         return _exchange.common_resident(all_news)
+
+    def _plan(self, epoch: int) -> Dict[str, Any]:
+        """What the next order comes from, but for what is exchanged. The digest is of the newest
+        draw, so that ranks that went apart are found before, or one epoch after, it is used."""
+        digest = None
+        for drawn in (epoch, self._epoch):
+            try:
+                digest = None if drawn is None else self._scorer.digest(drawn)
+                break
+            except ShadeError as failure:
+                if failure.errno != errno.ENOENT:
+                    raise
+        return {"world": self.world, **self._scorer.options, "digest of the last draw": digest}
 
     def _merge(self, all_news: List[_exchange.News]) -> None:
         for rank, entry in _exchange.in_sequence(all_news):
@@ -305,7 +323,7 @@ class Sampler:
     def state_dict(self) -> Dict[str, Any]:
         """All that the next orders depend on, as numbers and strings."""
         self._drain()
-        pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, self._pending))
+        pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, self._pending, {}))
         return {"version": 1, "epoch": self._next_epoch,
                 "scorer": base64.b64encode(self._scorer.save()).decode(),
                 "pending": base64.b64encode(pending).decode()}

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import warnings
 from collections import Counter
 
@@ -81,10 +82,9 @@ def test_alone():
     assert len(caught) == 2, [str(warning.message) for warning in caught]
 
 
-def test_own_gather():
-    """Any all-gather of bytes will do."""
-    import threading
-    slots, barrier = [b"", b""], threading.Barrier(2)
+def gathers(world):
+    """An all-gather between threads, for each rank."""
+    slots, barrier = [b""] * world, threading.Barrier(world)
 
     def gather_of(rank):
         def gather(data):
@@ -94,8 +94,30 @@ def test_own_gather():
             barrier.wait(10)
             return result
         return gather
-    ranks = [shade.Sampler(10, seed=1, rank=rank, world=2, gather=gather_of(rank), lookahead=0)
-             for rank in range(2)]
+    return [gather_of(rank) for rank in range(world)]
+
+
+def side_by_side(work, ranks):
+    """Does work(rank) in a thread for each. What they raised."""
+    raised = [None] * len(ranks)
+
+    def one(number):
+        try:
+            work(ranks[number])
+        except Exception as failure:  # pylint: disable=broad-except
+            raised[number] = failure
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(len(ranks))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return raised
+
+
+def test_own_gather():
+    """Any all-gather of bytes will do."""
+    ranks = [shade.Sampler(10, seed=1, rank=rank, world=2, gather=gather, lookahead=0)
+             for rank, gather in enumerate(gathers(2))]
 
     def work(sampler):
         for _ in range(3):
@@ -104,14 +126,33 @@ def test_own_gather():
         state = sampler.state_dict()
         sampler.load_state_dict(state)
         list(sampler)
-    threads = [threading.Thread(target=work, args=(rank,)) for rank in ranks]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    assert side_by_side(work, ranks) == [None, None]
     assert ranks[0].scorer.digest(3) == ranks[1].scorer.digest(3)
     assert ranks[0].scorer.scores() == ranks[1].scorer.scores()
     assert min(ranks[0].scorer.scores()) > 0
 
 
-run_tests([test_two_ranks, test_alone, test_own_gather])
+def test_apart():
+    """Ranks that would not draw alike all say so, and what it is."""
+    for one, two, words in ((dict(seed=1), dict(seed=2), "seed is 1, 2"),
+                            (dict(), dict(mode="uniform"), "mode is pads, uniform"),
+                            (dict(), dict(rep=2), "rep is 1.0, 2.0"),
+                            (dict(lookahead=0), dict(), "lookahead is 0, 1")):
+        ranks = [shade.Sampler(10, rank=rank, world=2, gather=gather, **options)
+                 for rank, gather, options in zip(range(2), gathers(2), (one, two))]
+        for failure in side_by_side(list, ranks):
+            assert isinstance(failure, RuntimeError) and words in str(failure), failure
+    ranks = [shade.Sampler(10 + rank, rank=rank, world=2, gather=gather)
+             for rank, gather in enumerate(gathers(2))]
+    assert all("samples is 10, 11" in str(failure) for failure in side_by_side(list, ranks))
+    # The same options, but scores that one has alone.
+    for lookahead in (0, 1):
+        ranks = [shade.Sampler(10, rank=rank, world=2, gather=gather, lookahead=lookahead)
+                 for rank, gather in enumerate(gathers(2))]
+        assert side_by_side(list, ranks) == [None, None]
+        ranks[1].scorer.merge([3], [5.0])
+        assert side_by_side(list, ranks) == [None, None], "not used yet"
+        assert all("digest" in str(failure) for failure in side_by_side(list, ranks))
+
+
+run_tests([test_two_ranks, test_alone, test_own_gather, test_apart])

@@ -344,4 +344,5 @@ def test_modes():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
-               test_options, test_state_of_another, test_bad_updates, test_logits, test_data_sets, test_announced, test_modes])
+               test_options, test_state_of_another, test_bad_updates, test_logits,
+               test_data_sets, test_announced, test_modes])
