@@ -71,6 +71,8 @@ class Sampler:
         self._order = array("I")
         self._cursor = 0
         self._batches = 0
+        self._batch_size = 0  # of the batches of this epoch; 0: none came yet
+        self._lost = False  # a batch had another size: which samples follow is not known
 
     # --- the mount
 
@@ -184,8 +186,13 @@ class Sampler:
         self._announce(epoch)
         self._order = self._scorer.order(epoch, self.rank, self.world)
         self._epoch, self._next_epoch = epoch, epoch + 1
-        self._cursor = self._batches = 0
+        self._rewind()
         return iter(self._order)
+
+    def _rewind(self) -> None:
+        """The first batch comes next."""
+        self._cursor = self._batches = self._batch_size = 0
+        self._lost = False
 
     def _announce(self, epoch: int) -> None:
         """One rank does it for all that share its mount."""
@@ -280,22 +287,18 @@ class Sampler:
     def update(self, losses: Any = None, *, logits: Any = None, labels: Any = None,
                ids: Any = None) -> None:
         """Scores a batch, after it was used: by the loss of each sample, or by logits and labels.
-        Batches come in the sequence in which they were drawn, each once, unless `ids` names the
-        samples."""
+        Batches come in the sequence in which they were drawn, each once, and all have one size
+        but for the last, unless `ids` names the samples."""
         if (losses is None) == (logits is None) or (logits is None) != (labels is None):
             raise TypeError("update() takes losses, or logits and labels")
         on_device = self._ranker.backend == "cuda"
         batch = _batch.from_losses(losses, on_device) if logits is None else \
             _batch.from_logits(logits, labels, on_device)
-        if not batch.samples:
+        named = self._next_ids(batch.samples) if ids is None else _libs.as_ids(ids)
+        if named is None or not batch.samples:
             return
-        if ids is None:
-            named = self.batch_ids(batch.samples)
-            self._cursor += batch.samples
-        else:
-            named = _libs.as_ids(ids)
-            if len(named) != batch.samples:
-                raise ValueError(f"{len(named)} ids, but {batch.samples} losses")
+        if len(named) != batch.samples:
+            raise ValueError(f"{len(named)} ids, but {batch.samples} losses")
         number = self._batches
         self._batches += 1
         try:
@@ -304,6 +307,25 @@ class Sampler:
             if failure.errno != errno.EINVAL:
                 raise
             self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
+
+    def _next_ids(self, count: int) -> Optional[array]:
+        """The samples of the next batch, which is done with; None: they are not known."""
+        if self._lost:
+            return None
+        ids = self.batch_ids(count)
+        last = count == len(self._order) - self._cursor
+        size = self._batch_size or count
+        if count > size or (count < size and not last):
+            # Samples were left out, or batches are made in another way: either would need
+            # another place to go on from.
+            self._lost = True
+            self._warn("size", f"a batch of {count} after batches of {size}: which samples it has "
+                       f"is not known, and the rest of epoch {self._epoch} is not scored; name "
+                       "them: update(losses, ids=...)")
+            return None
+        self._batch_size = size
+        self._cursor += count
+        return ids
 
     def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
         scores = array("f", bytes(4 * batch.samples))
@@ -337,5 +359,5 @@ class Sampler:
         self._next_epoch = state["epoch"]
         self._epoch = None
         self._order = array("I")
-        self._cursor = self._batches = 0
+        self._rewind()
         self._announced.clear()

@@ -227,6 +227,51 @@ def test_bad_updates():
     assert scores[sampler.order[8]] > scores[sampler.order[9]] > 0
 
 
+def test_dropped():
+    """Where a collate_fn leaves samples out, no sample gets the loss of another."""
+    dropped = list(shade.Sampler(83, seed=1))[30]
+
+    def collate(batch):
+        return torch.tensor([number for number in batch if number != dropped])
+    for workers in (0, 2):
+        sampler = shade.Sampler(Numbers(83), seed=1)
+        loader = DataLoader(Numbers(83), 8, sampler=sampler, collate_fn=collate,
+                            num_workers=workers)
+        named = shade.Sampler(Numbers(83), seed=1)
+        list(named)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            batches = [batch.tolist() for batch in loader
+                       if sampler.update(losses_of(batch)) is None]
+            for batch in batches:
+                named.update(losses_of(torch.tensor(batch)), ids=batch)
+        short = [len(batch) for batch in batches].index(7)
+        assert short == 3 and len(batches) == 11
+        check_scores(sampler, batches[:short], 8 * short)
+        check_scores(named, batches, 82)
+        assert len(caught) == 1 and "ids=" in str(caught[0].message), caught
+        # The next epoch begins anew, as far as it goes.
+        batches = batches[:short]
+        for batch in loader:
+            sampler.update(losses_of(batch))
+            if len(batch) < 8:
+                break
+            batches.append(batch.tolist())
+        check_scores(sampler, batches, 8 * short)
+    # The first may be the one, or all of a batch be left out, or of the last.
+    for sizes in ((7, 8, 5), (8, 0, 4), (8, 8, 3)):
+        sampler = shade.Sampler(20)
+        order = list(sampler)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for size in sizes:
+                sampler.update([1.0] * size)
+        scores = sampler.scorer.scores()
+        right = sum(sizes[:2]) if sizes[2] == 3 else sizes[0]
+        assert [scores[number] > 0 for number in order] == [True] * right + [False] * (20 - right)
+        assert len(caught) == 1
+
+
 def test_logits():
     """Cross-entropy of all kinds of tensors ranks as torch's does."""
     torch.manual_seed(1)
@@ -344,5 +389,5 @@ def test_modes():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
-               test_options, test_state_of_another, test_bad_updates, test_logits,
+               test_options, test_state_of_another, test_bad_updates, test_dropped, test_logits,
                test_data_sets, test_announced, test_modes])
