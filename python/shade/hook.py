@@ -17,17 +17,18 @@ import inspect
 import os
 import sys
 from array import array
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
+import torch.distributed
 import torch.nn.functional
 import torch.utils.data
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
+from ._torch import TorchSampler
 from .mount import Mount
-from .sampler import Sampler
 
 LOSSES = ("cross_entropy", "nll_loss")
 
@@ -52,10 +53,50 @@ def _say(text: str) -> None:
     print("shade:", text, file=sys.stderr, flush=True)
 
 
+class CarefulSampler(TorchSampler):
+    """One whose troubles end in `report`, while the script gets what its own sampler draws."""
+
+    def __init__(self, *args: Any, own: Any, report: Callable[[Exception], None],
+                 **kwargs: Any) -> None:
+        self._own, self._report = own, report
+        super().__init__(*args, **kwargs)
+
+    def __iter__(self) -> Iterator[int]:
+        try:
+            return super().__iter__()
+        except Exception as failure:  # pylint: disable=broad-except
+            self._report(failure)
+        # Other ranks may have drawn: this one must go on as long as they do, and be there again
+        # when the next epoch begins.
+        if hasattr(self._own, "epoch"):
+            self._own.epoch = self._next_epoch
+        self._begin(self._next_epoch, array("I", self._own))
+        return iter(self._order)
+
+    def set_epoch(self, epoch: int) -> None:
+        try:
+            super().set_epoch(epoch)
+        except ValueError as failure:
+            self._report(failure)
+
+    def _drain(self) -> None:
+        # Before the ranks meet: one that failed here would leave the others waiting.
+        try:
+            super()._drain()
+        except Exception as failure:  # pylint: disable=broad-except
+            self._report(failure)
+
+    def _warn(self, what: str, text: str) -> None:
+        # Not as a warning, which the script may have made an error.
+        if what not in self._warned:
+            self._warned.add(what)
+            _say(text)
+
+
 class Loader:
     """A DataLoader with our sampler."""
 
-    def __init__(self, number: int, sampler: Sampler) -> None:
+    def __init__(self, number: int, sampler: CarefulSampler) -> None:
         self.number, self.sampler = number, sampler
         self.batches = self.scored = 0
 
@@ -99,9 +140,13 @@ class Hook:
         try:
             work()
         except Exception as failure:  # pylint: disable=broad-except
-            if self.trouble is None:
-                self.trouble = f"{type(failure).__name__}: {failure}"
-                _say(f"something failed, the script goes on without it: {self.trouble}")
+            self.failed(failure)
+
+    def failed(self, failure: Exception) -> None:
+        """Says so, the first time."""
+        if self.trouble is None:
+            self.trouble = f"{type(failure).__name__}: {failure}"
+            _say(f"something failed, the script goes on without it: {self.trouble}")
 
     # --- loaders
 
@@ -139,14 +184,20 @@ class Hook:
         """The sampler, or why there can be none."""
         if paths_of(dataset) is None:
             return "the files of this data set are not known"
+        rank, world = getattr(old, "rank", 0), getattr(old, "num_replicas", 1)
+        wrong = _wrong_ranks(rank, world)
+        if wrong:
+            return wrong
         settings = self.settings
         # A second one must not replace the orders of the first.
         job = settings.job if not self.loaders else \
             f"{settings.job or 'hook'}-{len(self.loaders) + 1}"
+        own = old if old is not None else torch.utils.data.RandomSampler(dataset)
         try:
-            sampler = Sampler(dataset, None if settings.mount == "none" else settings.mount,
-                              settings.mode, settings.seed, getattr(old, "rank", 0),
-                              getattr(old, "num_replicas", 1), job=job, **settings.options)
+            sampler = CarefulSampler(
+                dataset, None if settings.mount == "none" else settings.mount, settings.mode,
+                settings.seed, rank, world, job=job, own=own, report=self.failed,
+                draws=getattr(own, "total_size", None), **settings.options)
         except (OSError, ValueError) as failure:
             return str(failure)
         if settings.mount == "auto" and sampler.mount is None:
@@ -275,13 +326,16 @@ def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
     """The sampler that draws at random (None: shuffle=True), or why there is none to replace."""
     if isinstance(arguments["dataset"], torch.utils.data.IterableDataset):
         return None, "it has no indices"
+    if not arguments.get("in_order", True):
+        return None, "its batches come in any sequence"
     batches = arguments.get("batch_sampler")
     if batches is not None and type(batches) is not torch.utils.data.BatchSampler:
         return None, f"its batches come from {type(batches).__name__}"
     old = arguments.get("sampler") if batches is None else batches.sampler
     if old is None:
         return None, None if arguments.get("shuffle") else "it does not shuffle"
-    if isinstance(old, torch.utils.data.distributed.DistributedSampler):
+    if type(old) is torch.utils.data.distributed.DistributedSampler and \
+            len(old.dataset) == len(arguments["dataset"]):
         return old, None if old.shuffle else "it does not shuffle"
     if type(old) is torch.utils.data.RandomSampler and not old.replacement and \
             old.num_samples == len(arguments["dataset"]):
@@ -289,7 +343,18 @@ def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
     return None, f"it draws by {type(old).__name__}"
 
 
-def _put_sampler(arguments: Dict[str, Any], sampler: Sampler) -> None:
+def _wrong_ranks(rank: int, world: int) -> Optional[str]:
+    """Why ranks cannot draw together: then each would wait for others that never come."""
+    distributed = torch.distributed
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    own, ranks = distributed.get_rank(), distributed.get_world_size()
+    if (rank, world) == (own, ranks):
+        return None
+    return f"it draws for rank {rank} of {world}, but this is rank {own} of {ranks}"
+
+
+def _put_sampler(arguments: Dict[str, Any], sampler: CarefulSampler) -> None:
     batches = arguments.get("batch_sampler")
     if batches is not None:
         batches.sampler = sampler
@@ -298,7 +363,7 @@ def _put_sampler(arguments: Dict[str, Any], sampler: Sampler) -> None:
     arguments["sampler"] = sampler
 
 
-def _follow_epochs(old: Any, sampler: Sampler) -> None:
+def _follow_epochs(old: Any, sampler: CarefulSampler) -> None:
     """What the script tells its own sampler, ours must hear."""
     if not hasattr(old, "set_epoch"):
         return

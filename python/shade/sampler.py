@@ -184,10 +184,13 @@ class Sampler:
             resident = self._agree(epoch, resident)
         self._scorer.begin(epoch, resident)
         self._announce(epoch)
-        self._order = self._scorer.order(epoch, self.rank, self.world)
+        self._begin(epoch, self._scorer.order(epoch, self.rank, self.world))
+        return iter(self._order)
+
+    def _begin(self, epoch: int, order: array) -> None:
+        self._order = order
         self._epoch, self._next_epoch = epoch, epoch + 1
         self._rewind()
-        return iter(self._order)
 
     def _rewind(self) -> None:
         """The first batch comes next."""

@@ -10,6 +10,7 @@ from harness import need, run_tests
 
 need("torch", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
+import torch.distributed  # noqa: E402 pylint: disable=wrong-import-position
 from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler  # noqa: E402 pylint: disable=wrong-import-position
 
@@ -240,7 +241,72 @@ def test_hook_loaders():
         hook.uninstall()
 
 
+def failing(*_):
+    raise MemoryError("none is left")
+
+
+def test_never_ends():
+    """Whatever fails when an epoch begins: the script gets what it would have drawn itself."""
+    data = Labelled(30)
+    with hooked() as installed:
+        loaders = [DataLoader(data, 4, shuffle=True), DataLoader(
+            data, 4, sampler=torch.utils.data.DistributedSampler(data, 1, 0))]
+        for loader, noted in zip(loaders, installed.loaders):
+            noted.sampler.scorer.begin = failing
+            orders = []
+            for _ in range(2):
+                judge, orders = Judge(), [*orders, []]
+                for numbers, labels in loader:
+                    judge.learn(numbers, labels)
+                    orders[-1] += numbers.tolist()
+                assert sorted(orders[-1]) == list(range(30))
+                judge.check(noted, 30)
+            assert orders[0] != orders[1] and noted.sampler.epoch == 1
+            assert "none is left" in installed.trouble
+            del noted.sampler.scorer.begin
+            assert len(list(loader)) == 8 and noted.sampler.epoch == 2
+            loader.sampler.set_epoch(-1)
+        installed.trouble = None
+
+
+def test_warnings_as_errors():
+    data = Labelled(30)
+    with hooked() as installed, warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader = DataLoader(data, 4, sampler=torch.utils.data.DistributedSampler(data, 3, 1))
+        assert sum(len(labels) for _, labels in loader) == 10
+        assert installed.loaders
+
+
+def test_left_alone():
+    """Loaders that ours would draw wrongly for."""
+    class Own(torch.utils.data.DistributedSampler):
+        """May mean anything."""
+    data = Labelled(31)
+    reasons = [hook._random_sampler(dict(dataset=data, shuffle=True, in_order=order))[1]
+               for order in (True, False)]
+    assert reasons == [None, "its batches come in any sequence"], reasons
+    with hooked() as installed:
+        DataLoader(data, sampler=Own(data, 3, 1))
+        DataLoader(data, sampler=torch.utils.data.DistributedSampler(Labelled(7), 3, 1))
+        assert not installed.loaders
+        for drop_last, count in ((False, 11), (True, 10)):
+            old = torch.utils.data.DistributedSampler(data, 3, 1, drop_last=drop_last)
+            loader = DataLoader(data, sampler=old)
+            assert len(loader) == len(old) == len(list(loader)) == count
+        assert len(installed.loaders) == 2
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0,
+                                         world_size=1)
+    with hooked() as installed:
+        DataLoader(data, sampler=torch.utils.data.DistributedSampler(data, 3, 1))
+        assert not installed.loaders, "its ranks are others than those there are"
+        DataLoader(data, sampler=torch.utils.data.DistributedSampler(data))
+        assert len(installed.loaders) == 1
+    torch.distributed.destroy_process_group()
+
+
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_one_ahead, test_two_iterators, test_doubt, test_other_targets, test_bounded,
-               test_hook_losses, test_hook_loaders])
+               test_hook_losses, test_hook_loaders, test_never_ends, test_warnings_as_errors,
+               test_left_alone])
