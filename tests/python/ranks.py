@@ -9,7 +9,7 @@ import threading
 import warnings
 from collections import Counter
 
-from harness import HERE, Shade, image_tree, mount_scores, need, run_tests, scratch
+from harness import HERE, Shade, image_tree, mount_scores, need, python, run_tests, scratch
 
 need("torch", "PIL", "torchvision", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
@@ -66,6 +66,67 @@ def test_two_ranks():
     assert mount.stats()["epoch"] == 3
     mount.settle()
     mount.end()
+
+
+def run_ddp(mount, *words):
+    """ddp.py with two ranks, below torch.distributed.run and the hook. What they wrote, and
+    standard error."""
+    out = os.path.join(scratch, "ddp")
+    # That of torch 1.13 fails with Python 3.11 unless told what to do with standard output.
+    done = python("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2",
+                  "--redirects", "1", "--tee", "1", "--log_dir", scratch, "-m", "shade", "run",
+                  os.path.join(HERE, "ddp.py"), mount.at("train"), out, *words)
+    results = []
+    for rank in range(2):
+        with open(f"{out}.{rank}") as file:
+            results.append(json.load(file))
+    return results, done.stderr
+
+
+def ranks_within(batch, losses):
+    """The scores that the samples of a batch may get: losses as good as equal rank either way."""
+    values = sorted(losses[str(number)] for number in batch)
+    return {number: {round(math.log(rank + 10), 4) for rank, value in enumerate(values)
+                     if abs(value - losses[str(number)]) < 1e-6} for number in batch}
+
+
+def check_ddp(mount, results, stderr, each, steps):
+    """That ranks had `each` samples an epoch in so many steps, in parts that do not overlap, and
+    that every score is that of its sample in its last visit."""
+    wanted = {}
+    for epoch in range(2):
+        parts = [[number for batch in result["epochs"][epoch] for number in batch]
+                 for result in results]
+        assert [len(result["epochs"][epoch]) for result in results] == [steps, steps]
+        extra = len(parts[0]) + len(parts[1]) - len(set(parts[0] + parts[1]))
+        assert extra <= 1, f"epoch {epoch}: {parts}"
+        last = {}
+        for result in results:
+            for batch in result["epochs"][epoch]:
+                for number, ranks in ranks_within(batch, result["losses"]).items():
+                    last.setdefault(number, set()).update(ranks)
+        wanted.update(last)
+    assert [result["length"] for result in results] == [each, each]
+    scores = mount_scores(mount)
+    assert set(scores) == set(wanted), f"scored {sorted(scores)}, not {sorted(wanted)}"
+    for number, score in scores.items():
+        assert round(score, 4) in wanted[number], f"{number}: {score}, not {wanted[number]}"
+    sure = sum(len(ranks) == 1 for ranks in wanted.values())
+    assert sure > 0.7 * len(wanted), f"only {sure} of {len(wanted)} are without doubt"
+    for rank in range(2):
+        assert f"DistributedSampler became shade.Sampler, mode pads, seed 0, rank {rank} of 2, " \
+            f"{mount.path}" in stderr, stderr
+    assert stderr.count(f"{2 * steps} batches, {2 * steps} scored, 0 not") == 2, stderr
+    assert "failed" not in stderr and mount.stats()["epoch"] == 1, stderr
+
+
+def test_unmodified():
+    """DistributedDataParallel and DistributedSampler below torch.distributed.run and the hook."""
+    for words, each, steps in (((), 25, 4), (("--drop-last",), 24, 3)):
+        mount = Shade(image_tree(49), capacity="64M")
+        check_ddp(mount, *run_ddp(mount, *words), each, steps)
+        mount.settle()
+        mount.end()
 
 
 def test_alone():
@@ -155,4 +216,4 @@ def test_apart():
         assert all("digest" in str(failure) for failure in side_by_side(list, ranks))
 
 
-run_tests([test_two_ranks, test_alone, test_own_gather, test_apart])
+run_tests([test_two_ranks, test_unmodified, test_alone, test_own_gather, test_apart])
