@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """python -m shade run SCRIPT: runs a PyTorch script with shade's sampler and scores."""
 import argparse
+import importlib.util
 import os
 import runpy
 import sys
+from contextlib import nullcontext
 from typing import Any, Dict, List, Optional
 
 from . import __version__
@@ -32,19 +34,40 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _run(given: argparse.Namespace) -> int:
+def _install(given: argparse.Namespace) -> None:
+    """The hook, with what the environment and the command line say."""
     try:
         from . import hook  # pylint: disable=import-outside-toplevel
     except ImportError as failure:
-        print(f"shade: the hook needs PyTorch: {failure}", file=sys.stderr)
-        return 2
-    settings = hook.settings_from(os.environ)
+        raise ValueError(f"the hook needs PyTorch: {failure}") from failure
+    environment = dict(os.environ)
+    if given.seed is not None:
+        environment["SHADE_SEED"] = ""  # which need not be good then
     named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job")
              if getattr(given, name) is not None}
     options: Dict[str, Any] = {name: getattr(given, name) for name in ("rep", "lookahead")
                                if getattr(given, name) is not None}
+    hook.install(hook.settings_from(environment)._replace(**named, options=options))
+
+
+def _check_script(given: argparse.Namespace) -> None:
+    """What runpy would say with a traceback."""
+    if given.module:
+        try:
+            found = importlib.util.find_spec(given.script) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            raise ValueError(f"there is no module '{given.script}'")
+        return
+    with open(given.script, "rb") if not os.path.isdir(given.script) else nullcontext():
+        pass
+
+
+def _run(given: argparse.Namespace) -> int:
     try:
-        hook.install(settings._replace(**named, options=options))
+        _check_script(given)
+        _install(given)
     except (OSError, ValueError) as failure:
         print(f"shade: {failure}", file=sys.stderr)
         return 2

@@ -29,6 +29,7 @@ from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
 from ._torch import TorchSampler
 from .mount import Mount
+from .scorer import Scorer
 
 LOSSES = ("cross_entropy", "nll_loss")
 
@@ -43,10 +44,15 @@ class Settings(NamedTuple):
 
 
 def settings_from(environment: Any) -> Settings:
-    """SHADE_MOUNT, SHADE_MODE, SHADE_SEED, SHADE_JOB."""
+    """SHADE_MOUNT, SHADE_MODE, SHADE_SEED, SHADE_JOB. ValueError if the seed is not a number."""
+    seed = environment.get("SHADE_SEED") or "0"
+    try:
+        number = int(seed)
+    except ValueError:
+        raise ValueError(f"SHADE_SEED is a number, not '{seed}'") from None
     return Settings(environment.get("SHADE_MOUNT") or "auto",
-                    environment.get("SHADE_MODE") or "pads",
-                    int(environment.get("SHADE_SEED") or 0), environment.get("SHADE_JOB") or None)
+                    environment.get("SHADE_MODE") or "pads", number,
+                    environment.get("SHADE_JOB") or None)
 
 
 def _say(text: str) -> None:
@@ -380,11 +386,12 @@ _installed: Optional[Hook] = None
 
 def install(settings: Optional[Settings] = None) -> Hook:
     """Changes torch, once. Settings are those of the environment unless given. ShadeError if a
-    mount is named where there is none."""
+    mount is named where there is none, ValueError if no sampler could be made of them."""
     global _installed
     if _installed is not None:
         return _installed
     settings = settings or settings_from(os.environ)
+    Scorer(1, mode=settings.mode, seed=settings.seed, capacity=1, **settings.options)
     if settings.mount not in ("auto", "none"):
         Mount(settings.mount).close()
     hook = Hook(settings)

@@ -108,6 +108,26 @@ def test_hook_elsewhere():
     assert "no mount" in stderr and "1 batches, 1 scored" in stderr, stderr
 
 
+def test_refused():
+    """What cannot be run is said in one sentence, and not with a traceback."""
+    for words, environment, sentence in (
+            ((TRAIN,), {"SHADE_SEED": "x"}, "SHADE_SEED is a number, not 'x'"),
+            ((TRAIN,), {"SHADE_SEED": "-1"}, "seed is out of range: -1"),
+            ((TRAIN,), {"SHADE_MODE": "best"}, "mode is one of"),
+            (("--rep", "0", TRAIN), {}, "rep"),
+            (("/nowhere/train.py",), {}, "No such file or directory: '/nowhere/train.py'"),
+            (("-m", "nowhere.train"), {}, "no module 'nowhere.train'")):
+        done = python("-m", "shade", "run", *words, check=False, **environment)
+        assert done.returncode == 2 and sentence in done.stderr, (words, done.stderr)
+        assert done.stderr.count("\n") == 1 and done.stderr.startswith("shade: "), done.stderr
+    done = python("-m", "shade", "run", "--seed", "1", TRAIN, "-h", SHADE_SEED="x")
+    assert "--drop-last" in done.stdout, "the option is the one that counts"
+    for mode in ("pads", "echo", "paper"):
+        python("-m", "shade", "run", "--mode", mode, "-m", "this")
+    done = python("-m", "shade", "run", "-m", "timeit", "-n", "1", "pass")
+    assert "loop" in done.stdout and "no DataLoader was changed" in done.stderr
+
+
 def test_examples():
     shade = mounted(64)
     examples = os.path.join(HERE, "..", "..", "examples")
@@ -122,4 +142,4 @@ def test_examples():
 
 
 run_tests([test_sampler, test_logits_and_drop_last, test_checker_can_fail, test_hook,
-           test_no_hook, test_hook_elsewhere, test_examples])
+           test_no_hook, test_hook_elsewhere, test_refused, test_examples])
