@@ -15,18 +15,37 @@ from .scorer import Scorer
 from ._errors import ShadeError
 
 
+_side_group: Tuple[Any, Any] = (None, None)  # the default group that it was made in; ours
+
+
+def _meeting_place() -> Tuple[Any, str]:
+    """The group in which ranks talk, None for the default one, and where its tensors are. NCCL
+    wants them on the GPU of each rank, and which that is a script need not have told torch: with
+    two ranks on one it may wait for ever. So it is gloo there, if torch has it."""
+    global _side_group
+    if torch.distributed.get_backend() != "nccl":
+        return None, "cpu"
+    world = torch.distributed.group.WORLD
+    if _side_group[0] is not world:
+        if not getattr(torch.distributed, "is_gloo_available", lambda: True)():
+            return None, "cuda"
+        _side_group = (world, torch.distributed.new_group(backend="gloo"))
+    return _side_group[1], "cpu"
+
+
 def all_gather(data: bytes) -> List[bytes]:
     """torch.distributed's, for bytes of any length."""
     world = torch.distributed.get_world_size()
-    device = "cuda" if torch.distributed.get_backend() == "nccl" else "cpu"
+    group, device = _meeting_place()
     size = torch.tensor([len(data)], dtype=torch.int64, device=device)
     sizes = [torch.zeros_like(size) for _ in range(world)]
-    torch.distributed.all_gather(sizes, size)
+    torch.distributed.all_gather(sizes, size, group=group)
     lengths = [int(entry.item()) for entry in sizes]
-    own = torch.zeros(max(lengths), dtype=torch.uint8, device=device)
-    own[:len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
+    own = torch.zeros(max(1, *lengths), dtype=torch.uint8, device=device)
+    if data:
+        own[:len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(device)
     parts = [torch.zeros_like(own) for _ in range(world)]
-    torch.distributed.all_gather(parts, own)
+    torch.distributed.all_gather(parts, own, group=group)
     return [_libs.tensor_bytes(part[:length]) for part, length in zip(parts, lengths)]
 
 

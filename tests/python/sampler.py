@@ -90,7 +90,14 @@ def test_without_numpy():
            "from shade._torch import all_gather\n"
            "torch.distributed.init_process_group('gloo', store=torch.distributed.HashStore(),\n"
            "                                     rank=0, world_size=1)\n"
-           "assert all_gather(b'news') == [b'news']\n")
+           "assert all_gather(b'news') == [b'news'] and all_gather(b'') == [b'']\n"
+           # Where it is NCCL, over a group of gloo, which is made once.
+           "made, new_group = [], torch.distributed.new_group\n"
+           "torch.distributed.new_group = lambda **words: made.append(words) or new_group(**words)\n"
+           "torch.distributed.get_backend = lambda: 'nccl'\n"
+           "for _ in range(2):\n"
+           "    assert all_gather(b'news') == [b'news']\n"
+           "assert made == [{'backend': 'gloo'}], made\n")
 
 
 def test_loaders():
