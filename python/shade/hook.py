@@ -27,7 +27,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
-from ._torch import TorchSampler
+from ._torch import TorchSampler, all_gather
 from .mount import Mount
 from .scorer import Scorer
 
@@ -188,24 +188,29 @@ class Hook:
 
     def make_sampler(self, dataset: Any, old: Any) -> Any:
         """The sampler, or why there can be none."""
-        if paths_of(dataset) is None:
-            return "the files of this data set are not known"
         rank, world = getattr(old, "rank", 0), getattr(old, "num_replicas", 1)
         wrong = _wrong_ranks(rank, world)
         if wrong:
             return wrong
+        own = old if old is not None else torch.utils.data.RandomSampler(dataset)
+        try:
+            made = self.try_sampler(dataset, own, rank, world)
+        except Exception as failure:  # pylint: disable=broad-except
+            made = str(failure)
+        return _agreed(made) if world > 1 else made
+
+    def try_sampler(self, dataset: Any, own: Any, rank: int, world: int) -> Any:
+        """The sampler as far as this rank is concerned, or why there can be none."""
+        if paths_of(dataset) is None:
+            return "the files of this data set are not known"
         settings = self.settings
         # A second one must not replace the orders of the first.
         job = settings.job if not self.loaders else \
             f"{settings.job or 'hook'}-{len(self.loaders) + 1}"
-        own = old if old is not None else torch.utils.data.RandomSampler(dataset)
-        try:
-            sampler = CarefulSampler(
-                dataset, None if settings.mount == "none" else settings.mount, settings.mode,
-                settings.seed, rank, world, job=job, own=own, report=self.failed,
-                draws=getattr(own, "total_size", None), **settings.options)
-        except (OSError, ValueError) as failure:
-            return str(failure)
+        sampler = CarefulSampler(
+            dataset, None if settings.mount == "none" else settings.mount, settings.mode,
+            settings.seed, rank, world, job=job, own=own, report=self.failed,
+            draws=getattr(own, "total_size", None), **settings.options)
         if settings.mount == "auto" and sampler.mount is None:
             return "its files are not on a shadefs"
         return sampler
@@ -349,15 +354,32 @@ def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
     return None, f"it draws by {type(old).__name__}"
 
 
+def _is_distributed() -> bool:
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def _wrong_ranks(rank: int, world: int) -> Optional[str]:
     """Why ranks cannot draw together: then each would wait for others that never come."""
-    distributed = torch.distributed
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not _is_distributed():
         return None
-    own, ranks = distributed.get_rank(), distributed.get_world_size()
+    own, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     if (rank, world) == (own, ranks):
         return None
     return f"it draws for rank {rank} of {world}, but this is rank {own} of {ranks}"
+
+
+def _agreed(made: Any) -> Any:
+    """What all ranks can do: one that goes without would leave the others waiting for it when an
+    epoch begins. All of them make the same DataLoader, so here they can meet."""
+    if not _is_distributed():
+        return made
+    reasons = all_gather(made.encode() if isinstance(made, str) else b"")
+    if isinstance(made, str) or not any(reasons):
+        return made
+    if made.mount is not None:
+        made.mount.close()
+    rank = next(rank for rank, reason in enumerate(reasons) if reason)
+    return f"rank {rank} leaves it alone: {reasons[rank].decode()}"
 
 
 def _put_sampler(arguments: Dict[str, Any], sampler: CarefulSampler) -> None:

@@ -23,13 +23,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
     parser.add_argument("out")
+    parser.add_argument("--other-root", help="that of rank 1")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--drop-last", action="store_true")
     args = parser.parse_args()
 
     dist.init_process_group("gloo")
     torch.manual_seed(1)
-    dataset = ImageFolder(args.root, transform=ToTensor())
+    root = args.other_root if args.other_root and dist.get_rank() == 1 else args.root
+    dataset = ImageFolder(root, transform=ToTensor())
     sampler = DistributedSampler(dataset, drop_last=args.drop_last)
     loader = DataLoader(dataset, batch_size=8, sampler=sampler, num_workers=1,
                         drop_last=args.drop_last)

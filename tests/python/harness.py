@@ -6,6 +6,7 @@ import importlib
 import math
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -85,9 +86,17 @@ def check_scores(batches, losses, scores):
 
 
 def python(*words, check=True, timeout=120, **environment):
-    """Runs the interpreter; the finished process."""
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True,
-                          timeout=timeout, env={**os.environ, **environment})
+    """Runs the interpreter; the finished process. What takes too long ends with all its
+    children."""
+    command = [sys.executable, *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**os.environ, **environment}, start_new_session=True) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    done = subprocess.CompletedProcess(command, process.returncode, stdout, stderr)
     if check:
         assert done.returncode == 0, f"exit {done.returncode}: {done.stdout}\n{done.stderr}"
     return done

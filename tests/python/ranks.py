@@ -129,6 +129,18 @@ def test_unmodified():
         mount.end()
 
 
+def test_one_without():
+    """A rank whose files are on no shadefs does not leave the other one waiting."""
+    source = image_tree(17)
+    mount = Shade(source, capacity="64M")
+    _, stderr = run_ddp(mount, "--other-root", os.path.join(source, "train"))
+    assert "left alone: its files are not on a shadefs" in stderr, stderr
+    assert "left alone: rank 1 leaves it alone: its files are not on a shadefs" in stderr, stderr
+    assert not mount_scores(mount)
+    mount.settle()
+    mount.end()
+
+
 def test_alone():
     """Without a way to the others parts are exact all the same, and it is said once."""
     with warnings.catch_warnings(record=True) as caught:
@@ -216,4 +228,5 @@ def test_apart():
         assert all("digest" in str(failure) for failure in side_by_side(list, ranks))
 
 
-run_tests([test_two_ranks, test_unmodified, test_alone, test_own_gather, test_apart])
+run_tests([test_two_ranks, test_unmodified, test_one_without, test_alone, test_own_gather,
+           test_apart])
