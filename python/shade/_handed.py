@@ -2,6 +2,7 @@
 """The batches that a script was handed and that no loss is known of yet. A script may fetch ahead,
 skip some, or have several loaders at work, so that the newest one need not be the one that a loss
 belongs to."""
+import threading
 import weakref
 from array import array
 from collections import deque
@@ -101,21 +102,23 @@ class Found(NamedTuple):
 
 
 class Handed:
-    """Them all, oldest first."""
+    """Them all, oldest first. A thread may fetch while another one learns."""
 
     def __init__(self) -> None:
-        self.batches: Deque[Batch] = deque()
+        self._lock = threading.Lock()
+        self.batches: List[Batch] = []  # replaced under the lock, never changed
 
     def add(self, batch: Batch) -> None:
         """One more was handed out."""
-        # The last batch of a pass may be used after its end, but not after the next one's first.
-        self.batches = deque(other for other in self.batches
-                             if other.run is batch.run or not other.run.over())
-        self.batches.append(batch)
-        kept = sum(other.label_bytes() for other in self.batches)
-        while len(self.batches) > 1 and (len(self.batches) > BATCHES_MAX
-                                         or kept > LABELS_MAX_BYTES):
-            kept -= self.batches.popleft().label_bytes()
+        with self._lock:
+            # The last one of a pass may be used after its end, but not after the next one's first.
+            batches = [other for other in self.batches
+                       if other.run is batch.run or not other.run.over()]
+            batches = [*batches, batch][-BATCHES_MAX:]
+            kept = sum(other.label_bytes() for other in batches)
+            while len(batches) > 1 and kept > LABELS_MAX_BYTES:
+                kept -= batches.pop(0).label_bytes()
+            self.batches = batches
 
     def find(self, rows: int, target: torch.Tensor) -> Optional[Found]:
         """The batch that a loss of so many rows is of: the one whose labels are its targets, or
@@ -130,7 +133,9 @@ class Handed:
 
     def take(self, batch: Batch) -> None:
         """Its loss is known. Those before it in its pass will not be used any more."""
-        batches = list(self.batches)
-        at = batches.index(batch)
-        self.batches = deque(other for number, other in enumerate(batches)
-                             if number > at or other.run is not batch.run)
+        with self._lock:
+            if batch not in self.batches:
+                return
+            at = self.batches.index(batch)
+            self.batches = [other for number, other in enumerate(self.batches)
+                            if number > at or other.run is not batch.run]
