@@ -196,7 +196,7 @@ class Hook:
         try:
             made = self.try_sampler(dataset, own, rank, world)
         except Exception as failure:  # pylint: disable=broad-except
-            made = str(failure)
+            made = str(failure) or repr(failure)
         return _agreed(made) if world > 1 else made
 
     def try_sampler(self, dataset: Any, own: Any, rank: int, world: int) -> Any:
@@ -286,7 +286,7 @@ class Hook:
         given = bound.arguments["input"]
         if not given.requires_grad or given.dim() < 2:
             return
-        found = self.handed.find(given.shape[0], bound.arguments["target"].detach())
+        found = self.handed.find(given.shape[0], bound.arguments["target"])
         if found is None:
             return
         if found.batch is None:
@@ -360,9 +360,12 @@ def _is_distributed() -> bool:
 
 def _wrong_ranks(rank: int, world: int) -> Optional[str]:
     """Why ranks cannot draw together: then each would wait for others that never come."""
-    if not _is_distributed():
+    if _is_distributed():
+        own, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    elif "RANK" in os.environ and "WORLD_SIZE" in os.environ:  # a launcher's, to be used later
+        own, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    else:
         return None
-    own, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     if (rank, world) == (own, ranks):
         return None
     return f"it draws for rank {rank} of {world}, but this is rank {own} of {ranks}"

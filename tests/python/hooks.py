@@ -2,9 +2,13 @@
 """The hook in one process: what it changes, whose losses it takes, and that nothing of it reaches
 the script."""
 import math
+import os
+import queue
 import sys
+import threading
 import warnings
 from contextlib import contextmanager
+from unittest import mock
 
 from harness import need, run_tests
 
@@ -108,6 +112,25 @@ def test_one_ahead():
             judge.check(installed.loaders[0], 90)
             assert installed.loaders[0].scored == installed.loaders[0].batches == 18
             assert not installed.doubtful and not installed.strange
+
+
+def test_thread_ahead():
+    """The next batches are fetched by a thread."""
+    with hooked() as installed:
+        loader = DataLoader(Labelled(400), 8, shuffle=True)
+        judge, fetched = Judge(), queue.Queue(3)
+
+        def fetch():
+            for batch in loader:
+                fetched.put(batch)
+            fetched.put(None)
+        thread = threading.Thread(target=fetch)
+        thread.start()
+        for numbers, labels in iter(fetched.get, None):
+            judge.learn(numbers, labels)
+        thread.join()
+        judge.check(installed.loaders[0], 400)
+        assert installed.loaders[0].scored == 50
 
 
 def test_two_iterators():
@@ -286,6 +309,11 @@ def test_left_alone():
     reasons = [hook._random_sampler(dict(dataset=data, shuffle=True, in_order=order))[1]
                for order in (True, False)]
     assert reasons == [None, "its batches come in any sequence"], reasons
+    with hooked() as installed, mock.patch.dict(os.environ, RANK="1", WORLD_SIZE="3"):
+        DataLoader(data, shuffle=True)
+        assert not installed.loaders, "every rank would draw the same"
+        DataLoader(data, sampler=torch.utils.data.DistributedSampler(data, 3, 1))
+        assert len(installed.loaders) == 1
     with hooked() as installed:
         DataLoader(data, sampler=Own(data, 3, 1))
         DataLoader(data, sampler=torch.utils.data.DistributedSampler(Labelled(7), 3, 1))
@@ -307,6 +335,6 @@ def test_left_alone():
 
 if __name__ == "__main__":
     sys.stderr = sys.stdout
-    run_tests([test_one_ahead, test_two_iterators, test_doubt, test_other_targets, test_bounded,
-               test_hook_losses, test_hook_loaders, test_never_ends, test_warnings_as_errors,
-               test_left_alone])
+    run_tests([test_one_ahead, test_thread_ahead, test_two_iterators, test_doubt,
+               test_other_targets, test_bounded, test_hook_losses, test_hook_loaders,
+               test_never_ends, test_warnings_as_errors, test_left_alone])
