@@ -20,6 +20,15 @@ def decode(images):
     return [int(value) for value in first[:, 0] * 256 + first[:, 1]]
 
 
+def one_ahead(loader):
+    """As prefetchers do: the next batch is fetched before this one is used."""
+    iterator = iter(loader)
+    following = next(iterator, None)
+    while following is not None:
+        batch, following = following, next(iterator, None)
+        yield [tensor.clone() for tensor in batch]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("root")
@@ -28,6 +37,7 @@ def main():
     parser.add_argument("--logits", action="store_true")
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--drop-last", action="store_true")
+    parser.add_argument("--ahead", action="store_true")
     parser.add_argument("--batch-size", type=int, default=16)
     args = parser.parse_args()
 
@@ -48,7 +58,7 @@ def main():
 
     batches, values = [], []
     for _ in range(args.epochs):
-        for images, labels in loader:
+        for images, labels in one_ahead(loader) if args.ahead else loader:
             batches.append(decode(images))
             logits = model(images)
             if args.logits:

@@ -84,6 +84,17 @@ def test_hook():
     shade.end()
 
 
+def test_hook_ahead():
+    """A script that is one batch ahead of its losses."""
+    shade = mounted()
+    result, stderr = train(shade, "--ahead", hook=("-m", "shade", "run"))
+    check_scores(result["batches"], result["losses"], mount_scores(shade))
+    assert len(mount_scores(shade)) == 90
+    assert "at the end: DataLoader 1: 12 batches, 12 scored, 0 not" in stderr, stderr
+    shade.settle()
+    shade.end()
+
+
 def test_no_hook():
     """Off unless asked for, whatever the environment names."""
     shade = mounted(32)
@@ -142,4 +153,4 @@ def test_examples():
 
 
 run_tests([test_sampler, test_logits_and_drop_last, test_checker_can_fail, test_hook,
-           test_no_hook, test_hook_elsewhere, test_refused, test_examples])
+           test_hook_ahead, test_no_hook, test_hook_elsewhere, test_refused, test_examples])
