@@ -307,7 +307,7 @@ class Sampler:
         try:
             self._score(number, named, batch)
         except ShadeError as failure:
-            if failure.errno != errno.EINVAL:
+            if failure.errno not in (errno.EINVAL, errno.ENOMEM):  # ENOMEM: of a device, for now
                 raise
             self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Scores and orders: libshade-score for Python."""
 import ctypes
+import errno
 import struct
 from array import array
 from typing import Any, Dict, Optional
@@ -144,9 +145,12 @@ class Scorer:
     def save(self) -> bytes:
         """The whole state."""
         size = self._lib.check(self._lib.shade_scorer_save(self._handle, None, 0))
-        buffer = ctypes.create_string_buffer(size)
-        size = self._lib.check(self._lib.shade_scorer_save(self._handle, buffer, size))
-        return buffer.raw[:size]
+        while True:
+            buffer = ctypes.create_string_buffer(size)
+            found = self._lib.shade_scorer_save(self._handle, buffer, size)
+            if found != -errno.ENOSPC:
+                return buffer.raw[:self._lib.check(found)]
+            size *= 2  # another thread has begun an epoch meanwhile
 
     def load(self, state: bytes) -> None:
         """Becomes what was saved."""

@@ -198,8 +198,13 @@ def test_state_of_another():
         sampler.load_state_dict(saved.state_dict())
         assert sampler.mode == "uniform"
         assert list(sampler) == list(saved) and mount.stats()["order_ahead"] == 24 * (1 + lookahead)
-    raises(shade.ShadeError, "26", lambda: shade.Sampler(25, rank=0, world=2).load_state_dict(
-        shade.Sampler(25).state_dict()))  # 25 do not make two equal parts
+    one, many = shade.Sampler(25), shade.Sampler(25, rank=0, world=2)
+    list(one)
+    one.update([float(number) for number in range(25)])
+    many.load_state_dict(one.state_dict())
+    assert many.scorer.options["draws"] == 26  # 25 do not make two equal parts
+    assert len(list(many)) == 13 and list(many.scorer.scores()) == list(one.scorer.scores())
+    raises(shade.ShadeError, "24", lambda: shade.Sampler(24).load_state_dict(one.state_dict()))
     mount.settle()
     mount.end()
 
