@@ -150,7 +150,7 @@ def a_limit_costs_speed_only():
         for _ in range(2):
             subprocess.run(reader.command(sys.executable, "-c", READ_ALL, fs.path), check=True,
                            timeout=120)
-        wait_until(lambda: fs.stats()["accesses"] == 1000, f"counted: {fs.stats()}", 5)
+        wait_until(lambda: fs.stats()["accesses"] == 1000, f"counted: {fs.stats()}")
         stats = fs.stats()
         print("   the %s has room for 24 MiB: of 500 hits of the second pass %d were reclaimed" %
               (whose, stats["reclaimed"]), flush=True)

@@ -58,7 +58,7 @@ def is_mounted(path):
     return path in mount_points()
 
 
-def wait_until(holds, what, seconds=20):
+def wait_until(holds, what, seconds=60):
     end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
@@ -120,10 +120,10 @@ class Filesystem:
         if self.process.poll() is None:
             self.process.kill()
             try:
-                self.process.wait(10)
+                self.process.wait(20)
             except subprocess.TimeoutExpired:
                 abort_connections(self.path, f"/run/shadefs/{self.process.pid}/")
-                self.process.wait(10)
+                self.process.wait(20)
         for path in (os.path.join(self.path, ".shade"), self.path):
             subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
 

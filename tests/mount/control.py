@@ -56,7 +56,7 @@ def known_orders_are_fetched_ahead():
         after = fs.stats()
         hits = after["hits"] - before["hits"]
         assert hits >= 0.99 * len(paths), f"epoch {epoch}: {hits} of {len(paths)}, {after}"
-        wait_until(lambda: fs.stats()["order_ahead"] == 0, "the order is consumed", 2)
+        wait_until(lambda: fs.stats()["order_ahead"] == 0, "the order is consumed")
         assert fs.stats()["coverage"] == 1
     fs.end()
     slow.end()
@@ -75,7 +75,7 @@ def by_hand():
     stats = fs.stats()
     assert stats["warm_done"] == 15 and stats["accesses"] == 0, stats
     assert read(fs.at(paths[0])) == contents[paths[0]]
-    wait_until(lambda: fs.stats()["hits"] == 1, "the hit is known", 1)
+    wait_until(lambda: fs.stats()["hits"] == 1, "the hit is known")
     fs.control("evict .\n")
     assert fs.stats()["resident_bytes"] == 0  # by hand, pinned or not
     fs.control("warm .\n")

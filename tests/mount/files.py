@@ -214,7 +214,7 @@ def in_the_background():
     point = os.path.join(scratch, "background")
     os.mkdir(point)
     done = subprocess.run([SHADEFS, "-o", f"capacity=16M,mode={MODE}", root, point], capture_output=True,
-                          text=True, timeout=30)
+                          text=True, timeout=60)
     try:
         assert done.returncode == 0, done.stderr
         for word in (root, point, "16.0 MiB (option)", "shade", MODE):

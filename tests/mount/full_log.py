@@ -39,7 +39,7 @@ def serve_without_a_log(log):
             return False
 
     for path in paths:
-        wait_until(lambda: well(path), f"{path} as it is", 5)
+        wait_until(lambda: well(path), f"{path} as it is")
     assert fs.stats()["fetch_errors"] >= 4
     fs.end()
     slow.end()

@@ -124,7 +124,7 @@ def into_another_namespace():
         assert done.stdout == contents[name], done
         run("nsenter", "-m", "-t", str(other.pid), "umount", "-R", point)
     finally:
-        other.communicate(b"\n", timeout=30)
+        other.communicate(b"\n", timeout=60)
 
 
 def as_a_plain_helper():

@@ -88,14 +88,14 @@ def accesses_as_they_happen():
     time.sleep(0.2)  # the kernel takes two opens of a file by one thread together if both wait
     for path in contents:
         read(fs.at(path))
-    wait_until(lambda: len(lines) >= 40, f"all accesses told of: {lines}", 5)
+    wait_until(lambda: len(lines) >= 40, f"all accesses told of: {lines}")
     assert len(lines) == 40, lines
     words = [line.decode().split() for line in lines]
     assert [int(w[1]) for w in words] == [ids[p] for p in contents] * 2, words
     assert all(int(w[2]) == len(contents[p]) for w, p in zip(words, contents)), words
     assert [w[4] for w in words] == ["admit"] * 20 + ["hit"] * 20, words
     fs.end()
-    follower.join(10)
+    follower.join(60)
     assert not follower.is_alive(), "the reader of the trace hangs"
 
 

@@ -128,7 +128,7 @@ def files_changed_in_place():
             assert read(fs.at(path)) == data, path
         except OSError as failure:
             assert failure.errno in (errno.ESTALE, errno.EIO), failure
-            wait_until(lambda: new_version(fs.at(path), data), f"the new version of {path}", 5)
+            wait_until(lambda: new_version(fs.at(path), data), f"the new version of {path}")
         assert os.stat(fs.at(path)).st_size == len(data), path
     fs.control("rescan\n")
     wait_until(lambda: b" 1048576 " in read(manifest), "the manifest has the new version")
@@ -244,7 +244,7 @@ def places_that_make_no_sense():
                             (os.path.join(root, "class0", "list"), "source"),
                             (os.path.join(point, "list"), "mount point")):
         done = subprocess.run([SHADEFS, "-o", f"manifest={manifest}", root, point],
-                              capture_output=True, text=True, timeout=30)
+                              capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and "manifest" in done.stderr and words in done.stderr, done
         assert done.stderr.count("\n") == 1, done.stderr
     raises(errno.ENOENT, lambda: os.stat(os.path.join(root, "class0", "list")))

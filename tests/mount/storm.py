@@ -217,14 +217,14 @@ def changes_hints_and_readers():
     changer.join()
     stop.set()
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive(), "somebody hangs"
     if failures:
         raise failures[0]
     assert min(done) > 3, done
     # Whatever happened, in the end all is as it is at the source.
     wait_until(lambda: not is_as_source(fs, source), f"as the source: {is_as_source(fs, source)}",
-               STALENESS * 2 + 6)
+               STALENESS * 2 + 60)
     fs.control("epoch 1000000\nunpin .\nevict .\n")  # no order is ahead
     if MODE == "portable":  # where opens are observed, some of what passes may wait for the next
         fs.settle()
@@ -257,13 +257,13 @@ def ended_in_the_middle():
         stop.set()
         if turn % 2:  # it may not wait for what hangs, but then says so
             fs.process.terminate()
-            assert fs.process.wait(30) in (0, 1) and not is_mounted(fs.path), fs.read_log()
+            assert fs.process.wait(60) in (0, 1) and not is_mounted(fs.path), fs.read_log()
             assert "AddressSan" not in fs.read_log() and "data race" not in fs.read_log()
             running.remove(fs)
         else:
             fs.end()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
             assert not thread.is_alive(), "somebody hangs"
         slow.tell("clear all")
         slow.end()

@@ -23,7 +23,7 @@ def one_fetch_for_64_readers():
     slow.tell(f"watch {path}")
     in_threads(64, lambda _: digest(read(fs.at(path))) == digest(contents[path]) or 1 / 0)
     assert slow.counts()[f"opens {path}"] == "1", slow.counts()
-    wait_until(lambda: fs.stats()["accesses"] == 64, f"64 accesses: {fs.stats()}", 2)
+    wait_until(lambda: fs.stats()["accesses"] == 64, f"64 accesses: {fs.stats()}")
     assert fs.stats()["backend_reads"] == 1
     fs.end()
     slow.end()
@@ -53,7 +53,7 @@ def crowds_at_a_small_capacity():
         # be taken for one another.
         due, tolerated = 64 * 60 + 300, 0.08 if MODE == "native" else 0
         wait_until(lambda: abs(fs.stats()["accesses"] - due) <= due * tolerated,
-                   f"{due} accesses: {stats}", 1)
+                   f"{due} accesses: {stats}")
         fs.end()
 
 
@@ -180,7 +180,7 @@ def a_waiting_reader_can_be_interrupted():
     time.sleep(0.5)
     begin = time.monotonic()
     reader.send_signal(signal.SIGINT)
-    reader.wait(10)
+    reader.wait(60)
     assert time.monotonic() - begin < 2
     slow.tell("clear all")
     assert read(fs.at(path)) == contents[path]
@@ -253,7 +253,7 @@ def killed_under_load():
     time.sleep(0.3)
     stop.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), "a reader hangs"
     assert not wrong
     errors = 0
@@ -290,14 +290,14 @@ def killed_while_it_waits_for_itself():
     time.sleep(1)
     control = os.open(fs.at(".shade", "control"), os.O_WRONLY)
     os.write(control, b"order 1 begin\norder 1 %d\norder 1 end\nepoch 1\n" % ahead)
-    wait_until(lambda: fs.stats()["backend_reads"] > before, "fetched ahead", 10)
+    wait_until(lambda: fs.stats()["backend_reads"] > before, "fetched ahead")
     reader = subprocess.Popen(["cat", fs.at("new")], stderr=subprocess.PIPE)
     time.sleep(0.5)
     assert reader.poll() is None, "the source does not hang"
     try:
         fs.process.kill()
-        fs.process.wait(10)
-        assert reader.wait(10) == 1
+        fs.process.wait(60)
+        assert reader.wait(60) == 1
     finally:
         slow.resume()
         fs.kill()
@@ -329,7 +329,7 @@ def ended_under_load():
     fs.end()
     stop.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive(), "a reader hangs"
     slow.end()
 
