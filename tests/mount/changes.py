@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from common import MODE, Shade, Slow, make_tree, raises, read, run_tests, wait_until
+from common import MODE, Shade, Slow, make_tree, raises, read, reads_as, run_tests, wait_until
 
 
 def put(root, path, data):
@@ -23,11 +23,11 @@ def new_files_are_seen():
         assert read(fs.at(path)) == contents[path]
     put(root, "class0/new.bin", b"new")
     put(root, "class4/first.bin", b"first")
-    time.sleep(1.3)
-    assert sorted(os.listdir(fs.path)) == [f"class{number}" for number in range(5)]
-    assert "new.bin" in os.listdir(fs.at("class0"))
-    assert read(fs.at("class0/new.bin")) == b"new"
-    assert read(fs.at("class4/first.bin")) == b"first"
+    wait_until(lambda: sorted(os.listdir(fs.path)) == [f"class{number}" for number in range(5)],
+               "the new folder is listed")
+    wait_until(lambda: "new.bin" in os.listdir(fs.at("class0")), "the new file is listed")
+    wait_until(lambda: reads_as(fs.at("class0/new.bin"), b"new"), "the new file is read")
+    wait_until(lambda: reads_as(fs.at("class4/first.bin"), b"first"), "and that of the new folder")
     fs.end()
 
 
@@ -36,8 +36,7 @@ def modes_of_directories_are_seen():
     fs = Shade(root, capacity="8M", staleness=1)
     assert os.stat(fs.at("class0")).st_mode & 0o777 == 0o755
     os.chmod(os.path.join(root, "class0"), 0o700)
-    time.sleep(1.3)
-    assert os.stat(fs.at("class0")).st_mode & 0o777 == 0o700
+    wait_until(lambda: os.stat(fs.at("class0")).st_mode & 0o777 == 0o700, "closed to others")
     fs.end()
 
 
@@ -64,7 +63,7 @@ def a_rescan_numbers_anew():
     fs.control("rescan\n")
     wait_until(lambda: fs.samples() == expected, "numbered anew")
     # The kernel is told of it a moment later.
-    wait_until(lambda: read(fs.at(replaced)) == b"replaced", "the new version is seen")
+    wait_until(lambda: reads_as(fs.at(replaced), b"replaced"), "the new version is seen")
     wait_until(lambda: not os.path.exists(fs.at(gone)), "what is gone is gone")
     for path in contents:
         assert read(fs.at(path)) == contents[path], path

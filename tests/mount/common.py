@@ -3,6 +3,7 @@
 behind. Every script is run as SCRIPT SHADEFS SLOWFS [SHADECTL], in the mode
 that SHADE_TEST_MODE names (portable), and exits with 0, 1, or 77 and a reason."""
 import atexit
+import errno
 import hashlib
 import os
 import random
@@ -227,6 +228,15 @@ def make_tree(files, size=20000, folders=4, seed=1):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def reads_as(path, data):
+    """Whether it is that version by now: another one, or none that holds still, is not."""
+    try:
+        return read(path) == data
+    except OSError as failure:
+        assert failure.errno in (errno.ESTALE, errno.EIO, errno.ENOENT), failure
+        return False
 
 
 def digest(data):

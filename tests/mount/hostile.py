@@ -8,10 +8,9 @@ import signal
 import struct
 import subprocess
 import threading
-import time
 
-from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, raises, read, run_tests,
-                    running, scratch, wait_until)
+from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, raises, read, reads_as,
+                    run_tests, running, scratch, wait_until)
 
 
 def put(root, path, data=b"data"):
@@ -31,9 +30,8 @@ def names_that_were_asked_for_too_early():
     for path in ("new", "class0/new", "folder/new"):
         raises(errno.ENOENT, lambda: read(fs.at(path)))
         put(root, path)
-    time.sleep(1)
     for path in ("new", "class0/new", "folder/new"):
-        assert read(fs.at(path)) == b"data", path
+        wait_until(lambda: reads_as(fs.at(path), b"data"), f"{path} is there")
     fs.end()
 
 
@@ -46,8 +44,7 @@ def a_directory_is_closed_to_others():
     folder = os.path.join(root, os.path.dirname(path))
     assert as_nobody(fs.at(path)) == 0
     os.chmod(folder, 0o700)
-    time.sleep(2)
-    assert as_nobody(fs.at(path)) == 1
+    wait_until(lambda: as_nobody(fs.at(path)) == 1, "closed to others")
     os.chmod(folder, 0o755)
     wait_until(lambda: as_nobody(fs.at(path)) == 0, "open to others again")
     assert read(fs.at(path)) == contents[path]
