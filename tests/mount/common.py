@@ -206,6 +206,10 @@ class Slow(Filesystem):
     def resume(self):
         self.process.send_signal(signal.SIGCONT)
 
+    def hangs(self):
+        """Whether somebody waits for it."""
+        return self.counts()["hung"] != "0"
+
     def counts(self):
         with open(os.path.join(self.path, ".slowfs")) as file:
             return dict(line.rsplit(None, 1) for line in file if len(line.split()) > 1)
@@ -235,7 +239,7 @@ def reads_as(path, data):
     try:
         return read(path) == data
     except OSError as failure:
-        assert failure.errno in (errno.ESTALE, errno.EIO, errno.ENOENT), failure
+        assert failure.errno in (errno.ESTALE, errno.EIO, errno.ENOENT, errno.ETIMEDOUT), failure
         return False
 
 

@@ -211,7 +211,7 @@ def everything_hangs():
         threads = [threading.Thread(target=wait, args=(path,), daemon=True) for path in paths]
         for thread in threads:
             thread.start()
-        wait_until(lambda: len(failures) == len(paths), "all have their error")
+        wait_until(lambda: len(failures) == len(paths), "all have their error", 25)
         assert set(failures) <= {errno.ETIMEDOUT, errno.EIO}, set(failures)
         fs.process.terminate()
         assert fs.process.wait(60) in (0, 1)
