@@ -41,7 +41,15 @@ class Group:
         self.write("cgroup.procs", pid)
 
     def limit(self, size):
-        self.write(self.limit_name, size)
+        """Version 1 refuses what it cannot reclaim at once; it goes on when asked again."""
+        def taken():
+            try:
+                self.write(self.limit_name, size)
+                return True
+            except OSError as failure:
+                assert failure.errno == errno.EBUSY, failure
+                return False
+        wait_until(taken, "the limit is taken")
 
     def remove(self):
         def gone():
@@ -76,15 +84,17 @@ def memory_is_taken_away():
         fs.settle()
         stats = fs.stats()
         full = group.usage()
-        assert stats["resident_samples"] == 600 and stats["reclaimed"] == 0, stats
+        # Others on this machine may have needed some of it, too.
+        assert stats["resident_samples"] >= 540, stats
         assert full - before > stats["resident_bytes"] / 2, "the pages are not the daemon's"
+        taken = stats["reclaimed"]
         group.limit(full - (30 << 20))
         for _ in range(3):
             assert digests(group, fs, paths) == expected
         in_threads(4, lambda number: digests(group, fs, paths[number::4]) == expected[number::4]
                    or 1 / 0)
         stats = fs.stats()
-        assert stats["reclaimed"] > 0, stats
+        assert stats["reclaimed"] > taken, (taken, stats)
         assert stats["fetch_errors"] == 0, stats
         assert stats["memory_bytes"] <= stats["capacity_bytes"] * 1.01, stats
         fs.end()
