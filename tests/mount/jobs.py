@@ -3,7 +3,6 @@
 import errno
 import os
 import threading
-import time
 
 from common import Shade, make_tree, raises, read, run_tests, wait_until
 
@@ -67,10 +66,11 @@ def accesses_as_they_happen():
     root, contents = make_tree(20)
     fs = Shade(root, capacity="8M")
     ids = fs.samples()
-    lines = []
+    lines, opened = [], threading.Event()
 
     def follow():
         with open(fs.at(".shade/trace"), "rb", buffering=0) as trace:
+            opened.set()
             rest = b""
             while True:
                 data = trace.read(65536)
@@ -82,13 +82,15 @@ def accesses_as_they_happen():
 
     follower = threading.Thread(target=follow)
     follower.start()
-    time.sleep(0.3)
+    opened.wait(60)
     for path in contents:
         read(fs.at(path))
-    time.sleep(0.2)  # the kernel takes two opens of a file by one thread together if both wait
+    # The kernel takes two opens of a file by one thread together if both wait.
+    wait_until(lambda: len(lines) >= 20, "all misses are told of")
+    fs.settle()
     for path in contents:
         read(fs.at(path))
-    wait_until(lambda: len(lines) >= 40, f"all accesses told of: {lines}")
+    wait_until(lambda: len(lines) >= 40, "all hits are told of")
     assert len(lines) == 40, lines
     words = [line.decode().split() for line in lines]
     assert [int(w[1]) for w in words] == [ids[p] for p in contents] * 2, words
