@@ -150,7 +150,7 @@ ended() { ! grep -qs '^State:.[^ZX]' "/proc/$1/status"; }
 
 # The guard ends a server, and so the test, that hangs for good.
 start() {
-	timeout -s KILL 60 "$slowfs" -f "$@" "$src" "$mnt" 2>>"$log" &
+	timeout -s KILL 300 "$slowfs" -f "$@" "$src" "$mnt" 2>>"$log" &
 	guard=$!
 	soon client test -e "$mnt/.slowfs" && server=$(value pid) && [ -n "$server" ] && return
 	cat "$log"
