@@ -125,7 +125,7 @@ def refused_paths(fake):
 
 def on_terminal(fake, steps, code, locale, *arguments):
     """All that a terminal gets to see."""
-    thread = play(fake, steps)
+    thread = play(fake, steps, pause=1)
     ours, theirs = pty.openpty()
     child = subprocess.Popen([SHADECTL, "warm", fake.mnt, *arguments], stdin=theirs, stdout=theirs,
                              stderr=theirs, env={**os.environ, "LC_ALL": locale})
