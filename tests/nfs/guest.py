@@ -11,8 +11,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
 # pylint: disable=wrong-import-position
-from common import (Shade, digest, is_mounted, make_tree, raises, read, run_tests, running,
-                    wait_until)
+from common import (Shade, digest, is_mounted, make_tree, raises, read, reads_as, run_tests,
+                    running, wait_until)
 
 CONFIG = """
 NFS_CORE_PARAM {{ NFS_Port = 2049; MNT_Port = 20491; Enable_NLM = false; Enable_RQUOTA = false;
@@ -86,7 +86,7 @@ class Nfs:
             time.sleep(0.3)  # the kernel closes files a little later than it says
             return subprocess.run(["umount", POINT], timeout=60).returncode == 0
 
-        wait_until(unmount, "unmounted NFS", 30)
+        wait_until(unmount, "unmounted NFS")
         return tries == 1
 
     @staticmethod
@@ -248,7 +248,7 @@ def versions_do_not_mix_in_a_storm(mount):
 
 
 def the_server_halts(mount):
-    fs = mount(capacity="32M", deadline=3)
+    fs = mount(capacity="32M", deadline=5)
     hit, miss, late = pick(3)
     assert read(fs.at(hit)) == contents[hit]
     fs.settle()
@@ -256,12 +256,12 @@ def the_server_halts(mount):
     try:
         begin = time.monotonic()
         assert read(fs.at(hit)) == contents[hit]
-        assert time.monotonic() - begin < 1, "a hit waited"
+        assert time.monotonic() - begin < 4, "a hit waited"
         hit_ms = (time.monotonic() - begin) * 1000
         begin = time.monotonic()
         failure = raises((errno.ETIMEDOUT, errno.EIO), lambda: read(fs.at(miss)))
         waited = time.monotonic() - begin
-        assert 2.5 < waited < 10, waited
+        assert 4.5 < waited < 60, waited
         print(f"server halted: a hit took {hit_ms:.1f} ms, a miss {waited:.1f} s "
               f"({errno.errorcode[failure.errno]})")
         found = []
@@ -272,10 +272,9 @@ def the_server_halts(mount):
         assert read(fs.at(hit)) == contents[hit]
     finally:
         server.go_on()
-    reader.join(30)
+    reader.join(60)
     assert found == [contents[late]], "the bytes did not come when the server did"
-    time.sleep(0.5)
-    assert read(fs.at(miss)) == contents[miss]
+    wait_until(lambda: reads_as(fs.at(miss), contents[miss]), "the miss is well again")
     fs.end()
 
 
@@ -293,9 +292,9 @@ def unmounted_while_a_scan_waits(mount):
 def leave_without_server(fs):
     begin = time.monotonic()
     fs.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: not is_mounted(fs.path), "unmounted", 30)
+    wait_until(lambda: not is_mounted(fs.path), "unmounted")
     unmounted = time.monotonic() - begin
-    code = fs.process.wait(30)
+    code = fs.process.wait(60)
     print(f"without the server unmounted in {unmounted:.1f} s, ended in "
           f"{time.monotonic() - begin:.1f} s, exit {code}")
     assert "does not answer" in fs.read_log(), fs.read_log()
@@ -310,7 +309,7 @@ def unmounted_while_a_reader_waits(mount):
                                   stderr=subprocess.DEVNULL)
         time.sleep(1)
         leave_without_server(fs)
-        assert reader.wait(10) != 0
+        assert reader.wait(60) != 0
     finally:
         server.go_on()
 

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 
-GUEST_S = 240  # the guest ends by itself after that
+GUEST_S = 480  # the guest ends by itself after that
 NEEDED = {"linux.uml": "user-mode-linux", "mount.nfs": "nfs-common", "ganesha.nfsd": "nfs-ganesha",
           "rpcbind": "rpcbind", "busybox": "busybox-static", "ip": "iproute2",
           "unshare": "util-linux"}
