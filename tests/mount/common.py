@@ -243,6 +243,11 @@ def reads_as(path, data):
         return False
 
 
+def is_sanitized():
+    """Whether the daemon was built with a sanitizer, which needs many times the memory."""
+    return any(name in read(SHADEFS) for name in (b"__asan_init", b"__tsan_init"))
+
+
 def digest(data):
     return hashlib.sha256(data).digest()
 
