@@ -57,6 +57,30 @@ def crowds_at_a_small_capacity():
         fs.end()
 
 
+def the_whole_tree_at_one_percent():
+    """64 readers, each file read by two of them: every byte is right, whatever has to leave."""
+    root, contents = make_tree(1350, size=80000)
+    digests = {path: digest(data) for path, data in contents.items()}
+    assert sum(map(len, contents.values())) >= 100 << 20
+    contents.clear()
+    paths = list(digests)
+    for policy in POLICIES:
+        fs = Shade(root, capacity="1M", policy=policy)
+
+        def work(number):
+            mine = paths[number % 32::32]
+            random.Random(number).shuffle(mine)
+            for path in mine:
+                assert digest(read(fs.at(path))) == digests[path], path
+
+        in_threads(64, work)
+        fs.settle()
+        stats = fs.stats()
+        assert stats["resident_bytes"] <= stats["memory_bytes"] <= 1 << 20, stats
+        assert stats["fetch_errors"] == 0, stats
+        fs.end()
+
+
 def capacity_holds_at_every_moment():
     root, contents = make_tree(400)
     fs = Shade(root, capacity="2M", inflight="512K", policy="lru")
@@ -350,7 +374,8 @@ def few_descriptors():
     fs.end()
 
 
-run_tests([one_fetch_for_64_readers, crowds_at_a_small_capacity, capacity_holds_at_every_moment,
-           small_files_take_whole_pages, failures_are_not_cached, changed_during_the_read,
-           one_hung_file_delays_nobody, a_waiting_reader_can_be_interrupted, new_versions_are_seen,
-           killed_under_load, killed_while_it_waits_for_itself, ended_under_load, few_descriptors])
+run_tests([one_fetch_for_64_readers, crowds_at_a_small_capacity, the_whole_tree_at_one_percent,
+           capacity_holds_at_every_moment, small_files_take_whole_pages, failures_are_not_cached,
+           changed_during_the_read, one_hung_file_delays_nobody,
+           a_waiting_reader_can_be_interrupted, new_versions_are_seen, killed_under_load,
+           killed_while_it_waits_for_itself, ended_under_load, few_descriptors])
