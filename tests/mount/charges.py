@@ -6,8 +6,8 @@ import subprocess
 import sys
 import time
 
-from common import (MODE, SHADEFS, Filesystem, Shade, is_sanitized, make_tree, read, run_tests, skip,
-                    wait_until)
+from common import (MODE, SHADEFS, Filesystem, Shade, is_sanitized, make_tree, read, run_tests,
+                    skip, wait_until)
 
 HIERARCHIES = (("/sys/fs/cgroup/memory", "cache", "memory.usage_in_bytes", "memory.limit_in_bytes"),
                ("/sys/fs/cgroup", "file", "memory.current", "memory.max"))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What the daemon needs for each file that it knows, beside the capacity: at most 300 bytes when all
-were scanned and listed, have scores, and are in two orders. scripts/bench memory measures it with a
-million files; here are as many as can be made in a moment."""
+"""What the daemon needs for each file that it knows, beside the capacity: at most 300 bytes when
+all were scanned and listed, have scores, and are in two orders. scripts/bench memory measures it
+with a million files; here are as many as can be made in a moment."""
 import os
 import subprocess
 import sys
