@@ -215,6 +215,60 @@ class Slow(Filesystem):
             return dict(line.rsplit(None, 1) for line in file if len(line.split()) > 1)
 
 
+class Group:
+    """A memory cgroup, of version 1 or 2, with nothing in it."""
+
+    def __init__(self):
+        base, self.limit_name, self.usage_name = self.find()
+        self.path = tempfile.mkdtemp(prefix="shade-test-", dir=base)
+
+    @staticmethod
+    def find():
+        """Where groups can be made, or an exception that says why not."""
+        if os.path.exists("/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+            return "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+        with open("/sys/fs/cgroup/cgroup.subtree_control") as file:
+            if "memory" not in file.read().split():
+                raise OSError(errno.ENOTSUP, "no memory controller")
+        return "/sys/fs/cgroup", "memory.max", "memory.current"
+
+    def write(self, name, value):
+        with open(os.path.join(self.path, name), "w") as file:
+            file.write(str(value))
+
+    def usage(self):
+        with open(os.path.join(self.path, self.usage_name)) as file:
+            return int(file.read())
+
+    def add(self, pid):
+        self.write("cgroup.procs", pid)
+
+    def command(self, *words):
+        """That it runs in the group."""
+        return ["sh", "-c", 'echo $$ > "$0" && exec "$@"', os.path.join(self.path, "cgroup.procs"),
+                *words]
+
+    def limit(self, size):
+        """Version 1 refuses what it cannot reclaim at once; it goes on when asked again."""
+        def taken():
+            try:
+                self.write(self.limit_name, size)
+                return True
+            except OSError as failure:
+                assert failure.errno == errno.EBUSY, failure
+                return False
+        wait_until(taken, "the limit is taken")
+
+    def remove(self):
+        def gone():
+            try:
+                os.rmdir(self.path)
+                return True
+            except OSError:
+                return False
+        wait_until(gone, "the group is empty")
+
+
 def make_tree(files, size=20000, folders=4, seed=1):
     """A tree of random files; from paths to contents."""
     root = tempfile.mkdtemp(prefix="source-", dir=scratch)
