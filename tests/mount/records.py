@@ -134,7 +134,7 @@ def bad_records():
             "no such sample": records.scores([4, SAMPLES], [1, 1]),
             "no such sample in an order": records.order(9, [1, SAMPLES, 2]),
             "more scores than follow": scores(2), "fewer": scores(0),
-            "so many that they overflow": scores(1 << 61), "as many as there are": scores(2**64 - 1),
+            "so many that they overflow": scores(1 << 61), "as many as can be": scores(2**64 - 1),
             "more ids than follow": order(2, [1]), "fewer ids": order(1, [1, 2]),
             "ids that overflow": order(1 << 62, [1]),
             "a huge record": struct.pack("<IHHQ", records.MAGIC, 1, records.SCORES, 1 << 60),
