@@ -23,6 +23,19 @@ if os.environ.get("SHADE_TEST_SKIP"):
     skip(os.environ["SHADE_TEST_SKIP"])
 
 
+class Numbers:
+    """A data set: its samples are their own indices."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        return index
+
+
 def need(*modules):
     for name in modules:
         try:

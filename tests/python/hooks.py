@@ -10,30 +10,17 @@ import warnings
 from contextlib import contextmanager
 from unittest import mock
 
-from harness import need, run_tests
+from harness import Numbers, need, run_tests
 
 need("torch", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
 import torch.distributed  # noqa: E402 pylint: disable=wrong-import-position
 from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler  # noqa: E402 pylint: disable=wrong-import-position
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler  # noqa: E402 pylint: disable=wrong-import-position
 
 from shade import hook  # noqa: E402 pylint: disable=wrong-import-position
 
 CLASSES = 5
-
-
-class Numbers(Dataset):
-    """Its samples are their own indices."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return index
 
 
 class Files(Numbers):

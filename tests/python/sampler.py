@@ -7,28 +7,15 @@ import sys
 import warnings
 from collections import Counter
 
-from harness import Shade, image_tree, need, python, run_tests
+from harness import Numbers, Shade, image_tree, need, python, run_tests
 
 need("torch", "PIL", "torchvision", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
 from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, Subset  # noqa: E402 pylint: disable=wrong-import-position
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset  # noqa: E402 pylint: disable=wrong-import-position
 from torchvision.datasets import ImageFolder  # noqa: E402 pylint: disable=wrong-import-position
 
 import shade  # noqa: E402 pylint: disable=wrong-import-position
-
-
-class Numbers(Dataset):
-    """Its samples are their own indices."""
-
-    def __init__(self, count):
-        self.count = count
-
-    def __len__(self):
-        return self.count
-
-    def __getitem__(self, index):
-        return index
 
 
 def losses_of(indices):
