@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import Counter
 
-from harness import Numbers, Shade, image_tree, need, python, run_tests
+from harness import Numbers, Shade, image_tree, need, python, run_tests, wait_until
 
 need("torch", "PIL", "torchvision", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
@@ -354,11 +354,7 @@ def test_announced():
     sampler.mount.evict(".")
     sampler.mount.warm(whole.samples[17][0])
     sampler.mount.command("epoch 2")
-    for _ in range(500):
-        bitmap = int.from_bytes(sampler.mount.resident(), "little")
-        if bitmap >> 17 & 1:
-            break
-    assert bitmap >> 17 & 1
+    wait_until(lambda: int.from_bytes(sampler.mount.resident(), "little") >> 17 & 1, "it is resident")
     assert sampler.mount.stats()["policy"] == "shade"
     mount.settle()
     mount.end()
