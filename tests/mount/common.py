@@ -26,6 +26,7 @@ running = []
 
 def skip(reason):
     print("SKIP:", reason)
+    shutil.rmtree(scratch, ignore_errors=True)
     sys.exit(77)
 
 
