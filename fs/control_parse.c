@@ -413,19 +413,19 @@ const char *control_parser_answer(const struct control_parser *p)
 	return p->answer;
 }
 
-int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id)
-{
-	p->id_limit = p->ops->sample_count(p->ctx);
-	if (id >= control_id_count(p))
-		return -EINVAL;
-	*mount_id = control_map_id(p, id);
-	return 0;
-}
-
 static int batch_fail(struct control_parser *p, uint32_t entry, const char *what)
 {
 	snprintf(p->answer, sizeof(p->answer), "ioctl, entry %" PRIu32 ": %s\n", entry, what);
 	return -EINVAL;
+}
+
+int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id)
+{
+	p->id_limit = p->ops->sample_count(p->ctx);
+	if (id >= control_id_count(p))
+		return batch_fail(p, 0, "the id is out of range");
+	*mount_id = control_map_id(p, id);
+	return 0;
 }
 
 int control_parser_batch(struct control_parser *p, const struct shade_ioctl_scores *batch)

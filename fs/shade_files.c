@@ -545,8 +545,10 @@ void shade_ioctl(struct front *front, fuse_req_t req, unsigned command, const vo
 		rc = query(front, handle, &answer);
 		out_size = sizeof(answer);
 	}
-	if (handle->parser)
+	if (handle->parser) {
+		handle->answered = rc == -ENOTTY;
 		pthread_mutex_unlock(&handle->lock);
+	}
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else

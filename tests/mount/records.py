@@ -68,9 +68,9 @@ class Planned:
     def open(self):
         return os.open(self.fs.at(".shade", "control"), os.O_RDWR)
 
-    def refuses(self, work, what, error=errno.EINVAL, sentence=True, used=True):
+    def refuses(self, work, what, error=errno.EINVAL, sentence=True):
         """work(descriptor), on one that was used before and on a new one."""
-        for fd in (*([self.fd] if used else ()), self.open()):
+        for fd in (self.fd, self.open()):
             raises(error, lambda: work(fd))  # pylint: disable=cell-var-from-loop
             if sentence:
                 answer = os.read(fd, 4096).decode()
@@ -99,9 +99,9 @@ def ioctls():
             "more than there is room for": scores_of([(0, 1)], count=SCORES_MAX + 1),
             "count too large": scores_of([(0, 1)], count=0xffffffff),
             "zero is not": scores_of([(0, 1)], zero=1)}.items():
-        on.refuses(lambda fd: fcntl.ioctl(fd, IOCTL_SCORES, bad), what, used=False)
+        on.refuses(lambda fd: fcntl.ioctl(fd, IOCTL_SCORES, bad), what)
     for sample in (SAMPLES, 0xffffffff):
-        on.refuses(lambda fd: query(fd, sample), f"query {sample}", sentence=False)
+        on.refuses(lambda fd: query(fd, sample), f"query {sample}")
     for which in (number(WRITE, 4, "=Q"), number(READ | WRITE, 2, "=Q"), number(WRITE, 1, "=Q")):
         on.refuses(lambda fd: fcntl.ioctl(fd, which, bytes(8)), f"ioctl {which:#x}",
                    (errno.ENOTTY, errno.EINVAL, errno.ENOSYS), sentence=False)
