@@ -63,7 +63,6 @@ int call_command(struct call *call, const char *format, ...)
 {
 	char command[1024];
 	char answer[MOUNT_ANSWER_MAX];
-	const char *more;
 	va_list args;
 	int length;
 	int rc;
@@ -78,13 +77,7 @@ int call_command(struct call *call, const char *format, ...)
 			return say(EXIT_USAGE, "%s: a word has a control character", call->verb);
 	command[length] = '\n';
 	rc = mount_send(call->mount, command, (size_t)length + 1, answer);
-	if (rc)
-		return call_say_refused(call->verb, rc, answer);
-	more = answer + 2;
-	more += strspn(more, " ,:\n");
-	if (*more)
-		puts(more);
-	return EXIT_OK;
+	return rc ? call_say_refused(call->verb, rc, answer) : EXIT_OK;
 }
 
 bool call_is_number(const char *text)
