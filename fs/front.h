@@ -16,11 +16,13 @@
 struct front {
 	struct options options;
 	bool native;
-	struct channel *files;	     /* the source's files */
-	struct channel *control;     /* native: .shade */
-	const char *files_path;	     /* where `files` is mounted */
-	const char *control_path;    /* native: where `control` is */
-	struct native *native_state; /* native.c's */
+	struct channel *files;	  /* the source's files */
+	struct channel *control;  /* native: .shade */
+	const char *files_path;	  /* where `files` is mounted */
+	const char *control_path; /* native: where `control` is */
+	struct native
+		*native_state; /* native.c's; who does not end it holds the next while using it */
+	pthread_mutex_t flush_lock; /* a leaf, native.c's */
 	struct store *store;
 	struct cache *cache;
 	bool acls;	       /* others may come, and the source has lists of who may */

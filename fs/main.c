@@ -374,6 +374,7 @@ static int serve(struct service *service)
 	block_signals();
 	sem_init(&service->end, 0, 0);
 	sem_init(&service->ended, 0, 0);
+	pthread_mutex_init(&front->flush_lock, NULL);
 	pthread_mutex_init(&front->jobs_lock, NULL);
 	pthread_mutex_init(&front->trace_lock, NULL);
 	front->owner = getuid();

@@ -157,7 +157,7 @@ static bool is_too_open(struct front *front)
 	       (then->uid != now.uid || then->gid != now.gid || then->mode & ~now.mode & 0777);
 }
 
-void native_flush(struct front *front)
+static void flush_locked(struct front *front)
 {
 	if (is_too_open(front)) {
 		log_say(LOG_ERRORS,
@@ -173,6 +173,15 @@ void native_flush(struct front *front)
 	/* A remount sets all flags anew. */
 	if (mount(NULL, front->options.mount_point, NULL, MS_REMOUNT | overlay_flags(front), NULL))
 		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(errno));
+}
+
+/* The scan, which may wait for the source, goes on while everything is unmounted. */
+void native_flush(struct front *front)
+{
+	pthread_mutex_lock(&front->flush_lock);
+	if (!atomic_load(&front->stopping))
+		flush_locked(front);
+	pthread_mutex_unlock(&front->flush_lock);
 }
 
 void native_settle(struct front *front)
@@ -243,6 +252,9 @@ void native_close(struct front *front)
 	struct native *native = front->native_state;
 	bool overlaid = native->overlaid;
 
+	/* From now on nobody begins to flush: it is stopping, or has not started. */
+	pthread_mutex_lock(&front->flush_lock);
+	pthread_mutex_unlock(&front->flush_lock);
 	if (native->observe) {
 		overlaid = observe_is_on_top(native->observe);
 		if (!overlaid && observe_is_mounted(native->observe))
