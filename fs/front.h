@@ -20,9 +20,10 @@ struct front {
 	struct channel *control;  /* native: .shade */
 	const char *files_path;	  /* where `files` is mounted */
 	const char *control_path; /* native: where `control` is */
-	struct native
-		*native_state; /* native.c's; who does not end it holds the next while using it */
-	pthread_mutex_t flush_lock; /* a leaf, native.c's */
+	/* native.c's. Who looks at it while it may end has the lock and sees `stopping`.
+	 */
+	struct native *native_state;
+	pthread_mutex_t flush_lock;
 	struct store *store;
 	struct cache *cache;
 	bool acls;	       /* others may come, and the source has lists of who may */

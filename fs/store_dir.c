@@ -86,7 +86,8 @@ static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link l
 	io_uring_sqe_set_flags(sqe, sqe->flags | flags);
 }
 
-/* By name: what is compared is the version, and that is not to be had by another name. */
+/* By name, since a file that only the ring has open cannot be asked about. docs/design.md says what
+ * that leaves open. */
 static void add_stat_locked(struct store *store, struct chain *chain, bool last)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
