@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "control_parse.h"
+#include "control/parse.h"
 
 #define SAMPLES 1000
 

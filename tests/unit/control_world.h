@@ -9,7 +9,7 @@
 
 #include <criterion/criterion.h>
 
-#include "control_parse.h"
+#include "control/parse.h"
 
 #define SAMPLES 64
 

@@ -11,7 +11,7 @@
 
 #include <criterion/criterion.h>
 
-#include "manifest.h"
+#include "names/manifest.h"
 
 #define HEADER "shadefs manifest 1\n"
 #define DIR_OF "7 4096 100 200 40755 0 0 2 "

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The cache: brings together what is asked for (the front end), what is worth keeping (the
+ * policy core), where it comes from (the store) and where it is kept (residency).
+ *
+ * Accesses come in through cache_open(), cache_read() and cache_release(); that is all that a
+ * front end has to call. Requests that must wait are `struct waiter`s, answered exactly once,
+ * from any thread.
+ */
+#ifndef SHADE_CACHE_H
+#define SHADE_CACHE_H
+
+#include "cache/page_cache.h"
+#include "names/tree.h"
+#include "shade/sched.h"
+
+struct cache;
+
+struct waiter {
+	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
+	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
+	bool opens;   /* an open: no data is wanted */
+	bool direct;  /* around the kernel's cache: what it gets does not stay there */
+	bool retries; /* the cache's own: waits until the version was checked */
+	uint64_t offset;
+	size_t size;
+	struct waiter *next; /* the cache's own */
+};
+
+struct cache_options {
+	uint64_t capacity_bytes; /* all of it, buffers in flight included */
+	uint64_t inflight_bytes; /* the part of it for buffers in flight */
+	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
+	uint64_t staleness_ms;
+	uint64_t deadline_ms; /* of one fetch */
+	bool observed;	      /* opens are seen, not waited for */
+	unsigned depth;	      /* fetches at a time */
+	const char *policy;
+	/* Called by the cache's clock every few milliseconds, with no lock held. */
+	void (*tick)(void *context);
+	void *tick_context;
+};
+
+struct cache_stats {
+	struct sched_stats sched;
+	struct sched_job_stats job; /* of job 0 */
+	const char *policy;
+	uint64_t capacity_bytes, inflight_bytes, memory_bytes;
+	uint64_t slotless_opens; /* that the policy knows nothing of */
+	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
+	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
+	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;
+};
+
+int cache_create(struct cache **out, struct store *store, const struct cache_options *options);
+/* Before the first access. */
+void cache_set_observed(struct cache *cache, bool observed);
+/* After this the cache can be used. */
+int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context);
+/* No more requests come: answers all that wait with an error, and waits for all threads. */
+void cache_stop(struct cache *cache);
+void cache_destroy(struct cache *cache);
+
+/* The clock that all of this goes by. */
+uint64_t cache_now_ms(void);
+
+struct tree *cache_tree(struct cache *cache);
+
+/* --- accesses ------------------------------------------------------------------------------ */
+
+/* A front end tells of accesses in one of two ways: by cache_open() and cache_release(), which an
+ * open waits for; or, if the options say `observed`, by cache_saw_open() and cache_saw_close(),
+ * some time after the fact, and then a cache_read() of what is not there is an access, too. */
+
+void cache_open(struct cache *cache, struct node *node, struct waiter *waiter);
+void cache_read(struct cache *cache, struct node *node, struct waiter *waiter);
+void cache_release(struct cache *cache, struct node *node);
+/* The node may be gone: it counts only if it is what `slot` stands for. */
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot);
+void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
+/* The kernel forgets a node; what it had of it is gone. */
+void cache_forget(struct cache *cache, struct node *node, uint64_t count);
+/* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */
+struct waiter *cache_take_waiter(struct cache *cache,
+				 bool (*is)(const struct waiter *waiter, void *context),
+				 void *context);
+
+/* --- by hand --------------------------------------------------------------------------------- */
+
+/* Ids here are positions in the numbering that the scan made; until it is complete -EAGAIN. Jobs
+ * are trainings with scores and orders of their own; job 0 is always there. */
+int cache_job_begin(struct cache *cache, uint32_t *job);
+int cache_job_end(struct cache *cache, uint32_t job);
+int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats);
+int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const float *scores,
+		uint32_t count);
+int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		uint32_t count);
+int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
+int cache_set_capacity(struct cache *cache, uint64_t bytes);
+int cache_set_policy(struct cache *cache, const char *policy);
+/* For each file at or below a path. */
+int cache_warm(struct cache *cache, const char *path);
+int cache_evict(struct cache *cache, const char *path);
+int cache_pin(struct cache *cache, const char *path, bool pin);
+
+void cache_get_stats(struct cache *cache, struct cache_stats *stats);
+
+/* --- accesses as they happen ------------------------------------------------------------------ */
+
+struct cache_access {
+	uint32_t id; /* UINT32_MAX: the file has no number yet */
+	enum sched_action action;
+	uint64_t size;
+};
+
+/* Begins to keep a record, while there is anybody who wants it; the place in it is now. */
+uint64_t cache_trace_begin(struct cache *cache);
+void cache_trace_end(struct cache *cache);
+/* Copies up to `max` accesses from `*at` on, and moves that. `*lost`: so many before them were
+ * overwritten. */
+uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *accesses, uint32_t max,
+		     uint64_t *lost);
+
+/* --- the numbering -----------------------------------------------------------------------------
+ */
+
+/* Numbers all files by their sorted paths: walks the whole tree. `stop` ends it early. */
+int cache_scan(struct cache *cache, const _Atomic bool *stop);
+bool cache_scan_complete(struct cache *cache);
+uint32_t cache_samples(struct cache *cache);
+/* The id of a file, or -ENOENT, -EAGAIN. */
+int cache_find_sample(struct cache *cache, const char *path, uint32_t *id);
+struct cache_sample {
+	float score; /* below 0: none */
+	uint32_t frequency;
+	bool resident;
+	uint64_t size;
+};
+int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample);
+/* The path, to be freed; NULL: there is none. */
+char *cache_sample_path(struct cache *cache, uint32_t id);
+/* Up to `max` ids that come next. */
+uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
+
+#endif

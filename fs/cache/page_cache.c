@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cache/page_cache.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/log.h"
+
+/* A queue and the thread that works on it. */
+struct lane {
+	struct residency *residency;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	struct residency_store *first, **end; /* lock */
+	bool closing;			      /* lock */
+};
+
+struct residency {
+	struct tree *tree;
+	const struct residency_kernel *kernel;
+	void *context;
+	void (*dropped)(void *context, struct node *node);
+	void *dropped_context;
+	struct lane stores, drops;
+};
+
+static int store_one(struct residency *r, const struct residency_store *store)
+{
+	int rc = r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
+
+	if (rc != -ENOENT)
+		return rc;
+	rc = r->kernel->introduce(r->context, store->node);
+	return rc ? rc
+		  : r->kernel->store(r->context, store->node, store->data, store->size,
+				     store->offset);
+}
+
+/* A drop is a store without data. One that was overtaken by a store is none any more. */
+static void do_one(struct residency *r, struct residency_store *store, bool closing)
+{
+	struct node *node = store->node;
+	int rc = -ESHUTDOWN;
+
+	if (!store->done) {
+		if (!closing && atomic_exchange(&node->drop_wanted, false))
+			(void)r->kernel->drop(r->context, node);
+		free(store);
+		r->dropped(r->dropped_context, node);
+	} else {
+		if (!closing)
+			rc = store_one(r, store);
+		if (rc && rc != -ESHUTDOWN)
+			log_say(LOG_DETAILS, "storing %s: error %d", node->name, -rc);
+		store->done(store, rc);
+	}
+	tree_release(r->tree, node);
+}
+
+static void *serve(void *argument)
+{
+	struct lane *lane = argument;
+
+	pthread_setname_np(pthread_self(),
+			   lane == &lane->residency->drops ? "shade-drops" : "shade-stores");
+	pthread_mutex_lock(&lane->lock);
+	for (;;) {
+		struct residency_store *store = lane->first;
+		bool closing = lane->closing;
+
+		if (!store && closing)
+			break;
+		if (!store) {
+			pthread_cond_wait(&lane->changed, &lane->lock);
+			continue;
+		}
+		lane->first = store->next;
+		if (!lane->first)
+			lane->end = &lane->first;
+		pthread_mutex_unlock(&lane->lock);
+		do_one(lane->residency, store, closing);
+		pthread_mutex_lock(&lane->lock);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return NULL;
+}
+
+/* False: the lane is closed. */
+static bool queue(struct lane *lane, struct residency_store *store)
+{
+	bool open;
+
+	store->next = NULL;
+	pthread_mutex_lock(&lane->lock);
+	open = !lane->closing;
+	if (open) {
+		node_hold(store->node);
+		*lane->end = store;
+		lane->end = &store->next;
+		pthread_cond_signal(&lane->changed);
+	}
+	pthread_mutex_unlock(&lane->lock);
+	return open;
+}
+
+void residency_keep(struct node *node)
+{
+	atomic_store(&node->drop_wanted, false);
+}
+
+int residency_store_now(struct residency *r, struct residency_store *store)
+{
+	residency_keep(store->node);
+	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
+}
+
+void residency_store(struct residency *r, struct residency_store *store)
+{
+	residency_keep(store->node);
+	if (!queue(&r->stores, store))
+		store->done(store, -ESHUTDOWN);
+}
+
+int residency_drop(struct residency *r, struct node *node)
+{
+	struct residency_store *drop;
+
+	if (atomic_exchange(&node->drop_wanted, true))
+		return 0;
+	drop = calloc(1, sizeof(*drop));
+	if (!drop) {
+		atomic_store(&node->drop_wanted, false);
+		return -ENOMEM;
+	}
+	drop->node = node;
+	if (queue(&r->drops, drop))
+		return 1;
+	free(drop);
+	atomic_store(&node->drop_wanted, false);
+	return -ESHUTDOWN;
+}
+
+static int lane_open(struct lane *lane, struct residency *r)
+{
+	lane->residency = r;
+	lane->end = &lane->first;
+	pthread_mutex_init(&lane->lock, NULL);
+	pthread_cond_init(&lane->changed, NULL);
+	return -pthread_create(&lane->thread, NULL, serve, lane);
+}
+
+static void lane_stop(struct lane *lane)
+{
+	pthread_mutex_lock(&lane->lock);
+	lane->closing = true;
+	pthread_cond_signal(&lane->changed);
+	pthread_mutex_unlock(&lane->lock);
+	pthread_join(lane->thread, NULL);
+}
+
+static void lane_close(struct lane *lane)
+{
+	pthread_mutex_destroy(&lane->lock);
+	pthread_cond_destroy(&lane->changed);
+}
+
+int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
+		   void *context, void (*dropped)(void *context, struct node *node),
+		   void *dropped_context)
+{
+	struct residency *r = calloc(1, sizeof(*r));
+	int rc;
+
+	if (!r)
+		return -ENOMEM;
+	r->tree = tree;
+	r->kernel = kernel;
+	r->context = context;
+	r->dropped = dropped;
+	r->dropped_context = dropped_context;
+	rc = lane_open(&r->stores, r);
+	if (!rc) {
+		rc = lane_open(&r->drops, r);
+		if (rc) {
+			lane_stop(&r->stores);
+			lane_close(&r->stores);
+		}
+	}
+	if (rc) {
+		free(r);
+		return rc;
+	}
+	*out = r;
+	return 0;
+}
+
+void residency_stop(struct residency *r)
+{
+	lane_stop(&r->stores);
+	lane_stop(&r->drops);
+}
+
+void residency_close(struct residency *r)
+{
+	lane_close(&r->stores);
+	lane_close(&r->drops);
+	free(r);
+}

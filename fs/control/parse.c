@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The state of a control descriptor, and how a write becomes calls.
+ *
+ * Checked messages become a list of commands; what belongs to them is in pools, which are
+ * arrays of bytes that only grow at their end. So going back after a failure is cutting the
+ * pools to what they held before, and several orders and batches in one write cost no
+ * allocation each. After a write the pools keep only what belongs to the message that is
+ * not complete and to the order that is open, moved to the front.
+ */
+#include "control/parse_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* An empty pool gives back what is more than this. */
+#define POOL_KEEP ((size_t)1 << 20)
+
+int control_pool_reserve(struct control_pool *pool, size_t size)
+{
+	size_t need, room;
+	void *grown;
+
+	if (__builtin_add_overflow(pool->used, size, &need))
+		return -ENOMEM;
+	if (need <= pool->room)
+		return 0;
+	if (__builtin_add_overflow(pool->room, pool->room / 2, &room) || room < need)
+		room = need;
+	grown = realloc(pool->data, room);
+	if (!grown)
+		return -ENOMEM;
+	pool->data = grown;
+	pool->room = room;
+	return 0;
+}
+
+int control_pool_add(struct control_pool *pool, const void *data, size_t size)
+{
+	int error = control_pool_reserve(pool, size);
+
+	if (error || !size)
+		return error;
+	memcpy(pool->data + pool->used, data, size);
+	pool->used += size;
+	return 0;
+}
+
+void control_pool_free(struct control_pool *pool)
+{
+	free(pool->data);
+	*pool = (struct control_pool){ 0 };
+}
+
+/* Forgets the first `size` bytes. */
+static void pool_cut_front(struct control_pool *pool, size_t size)
+{
+	assert(size <= pool->used);
+	pool->used -= size;
+	if (pool->used && size)
+		memmove(pool->data, pool->data + size, pool->used);
+	if (!pool->used && pool->room > POOL_KEEP)
+		control_pool_free(pool);
+}
+
+static void pool_clear(struct control_pool *pool)
+{
+	pool_cut_front(pool, pool->used);
+}
+
+const char *control_quote(char quoted[CONTROL_QUOTE_SIZE], const char *text, size_t size)
+{
+	char *to = quoted;
+	size_t i;
+
+	for (i = 0; i < size && to < quoted + CONTROL_QUOTE_SIZE - 9; i++) {
+		if (text[i] >= ' ' && text[i] <= '~')
+			*to++ = text[i];
+		else
+			to += sprintf(to, "\\%03o", (unsigned char)text[i]);
+	}
+	strcpy(to, i < size ? "..." : "");
+	return quoted;
+}
+
+static struct control_place place_now(const struct control_parser *p)
+{
+	bool is_record = p->record.head_need != 0;
+	uint32_t number = is_record ? p->record_number : p->line;
+
+	return (struct control_place){ is_record, number, number };
+}
+
+/* Begins the answer; returns where it goes on. */
+static char *answer_place(struct control_parser *p, const struct control_place *place)
+{
+	size_t size = sizeof(p->answer);
+	int length;
+
+	if (place->is_record)
+		length = snprintf(p->answer, size, "record %" PRIu32, place->first);
+	else if (place->first != place->last)
+		length = snprintf(p->answer, size, "lines %" PRIu32 " to %" PRIu32, place->first,
+				  place->last);
+	else
+		length = snprintf(p->answer, size, "line %" PRIu32, place->first);
+	return p->answer + length;
+}
+
+int control_fail(struct control_parser *p, const char *format, ...)
+{
+	struct control_place place = place_now(p);
+	char *at = answer_place(p, &place);
+	char *end = p->answer + sizeof(p->answer) - 1; /* the newline has its place */
+	va_list arguments;
+
+	if (place.is_record)
+		at += sprintf(at, ", byte %" PRIu64, p->record.head_used + p->record.body_taken);
+	at = stpcpy(at, ": ");
+	va_start(arguments, format);
+	vsnprintf(at, (size_t)(end - at), format, arguments);
+	va_end(arguments);
+	strcat(at, "\n");
+	return -EINVAL;
+}
+
+struct control_command *control_add_command(struct control_parser *p, enum control_kind kind)
+{
+	struct control_command command = { .kind = kind, .place = place_now(p) };
+
+	if (control_pool_add(&p->commands, &command, sizeof(command)))
+		return NULL;
+	return (struct control_command *)(p->commands.data + p->commands.used) - 1;
+}
+
+uint32_t control_id_count(const struct control_parser *p)
+{
+	return p->table.used ? (uint32_t)(p->table.used / sizeof(uint32_t)) : p->id_limit;
+}
+
+uint32_t control_map_id(const struct control_parser *p, uint32_t id)
+{
+	return p->table.used ? ((const uint32_t *)p->table.data)[id] : id;
+}
+
+const char *control_relative(const char *path)
+{
+	if (!*path || *path == '/')
+		return NULL;
+	while (path[0] == '.' && path[1] == '/')
+		path += 1 + strspn(path + 1, "/");
+	return *path ? path : ".";
+}
+
+int control_find_sample(struct control_parser *p, const char *path, uint32_t *id)
+{
+	char quoted[CONTROL_QUOTE_SIZE];
+	int error = p->ops->find_sample(p->ctx, path, id);
+
+	if (error == -ENOMEM || !error)
+		return error;
+	return control_fail(p, "there is no sample '%s'",
+			    control_quote(quoted, path, strlen(path)));
+}
+
+/* Between writes: only what is unfinished stays. */
+static void drop_applied(struct control_parser *p)
+{
+	size_t order_cut = p->order.open ? p->order.ids_at : p->order_ids.used;
+
+	pool_cut_front(&p->order_ids, order_cut);
+	p->order.ids_at = 0;
+	p->line_ids_at -= p->in_ids ? order_cut : 0;
+	if (p->record.head_need) {
+		pool_cut_front(&p->ids, p->record.ids_at);
+		pool_cut_front(&p->scores, p->record.scores_at);
+		p->record.ids_at = 0;
+		p->record.scores_at = 0;
+	} else {
+		pool_clear(&p->ids);
+		pool_clear(&p->scores);
+	}
+	pool_clear(&p->texts);
+	pool_clear(&p->commands);
+}
+
+static void forget_unfinished(struct control_parser *p)
+{
+	p->record = (struct control_record){ 0 };
+	p->in_ids = false;
+	pool_clear(&p->partial);
+	pool_clear(&p->next_table);
+}
+
+static void write_begin(struct control_parser *p)
+{
+	p->id_limit = p->ops->sample_count(p->ctx);
+	p->line = 1;
+	p->record_number = 1;
+	p->message_count = 0;
+	p->old_order = p->order;
+	/* Ids of a line that is not complete go with the line. */
+	p->old_order_used = p->in_ids ? p->line_ids_at : p->order_ids.used;
+	p->table_changed = false;
+}
+
+static void write_undo(struct control_parser *p)
+{
+	forget_unfinished(p);
+	if (p->table_changed) {
+		control_pool_free(&p->table);
+		p->table = p->old_table;
+	}
+	p->order = p->old_order;
+	p->order_ids.used = p->old_order_used;
+	drop_applied(p);
+}
+
+static void write_keep(struct control_parser *p)
+{
+	if (p->table_changed)
+		control_pool_free(&p->old_table);
+	drop_applied(p);
+}
+
+static int apply_text(struct control_parser *p, const struct control_command *command)
+{
+	const struct control_ops *ops = p->ops;
+	const char *text = (const char *)p->texts.data + command->text_at;
+
+	switch (command->kind) {
+	case CONTROL_WARM:
+		return ops->warm(p->ctx, text);
+	case CONTROL_EVICT:
+		return ops->evict(p->ctx, text);
+	case CONTROL_PIN:
+		return ops->pin(p->ctx, text);
+	case CONTROL_UNPIN:
+		return ops->unpin(p->ctx, text);
+	default:
+		assert(command->kind == CONTROL_POLICY);
+		return ops->policy(p->ctx, text);
+	}
+}
+
+static int apply_order(struct control_parser *p, const struct control_command *command)
+{
+	const struct control_pool *pool = command->place.is_record ? &p->ids : &p->order_ids;
+	static const uint32_t none[1];
+	const void *ids = command->count ? pool->data + command->ids_at : (const void *)none;
+
+	return p->ops->order(p->ctx, command->number, ids, command->count);
+}
+
+static int apply_command(struct control_parser *p, const struct control_command *command)
+{
+	const void *ids, *scores;
+
+	switch (command->kind) {
+	case CONTROL_SCORES:
+		ids = p->ids.data + command->ids_at;
+		scores = p->scores.data + command->scores_at;
+		return p->ops->scores(p->ctx, ids, scores, command->count);
+	case CONTROL_ORDER:
+		return apply_order(p, command);
+	case CONTROL_EPOCH:
+		return p->ops->epoch(p->ctx, command->number);
+	case CONTROL_CAPACITY:
+		return p->ops->capacity(p->ctx, command->number, command->share);
+	case CONTROL_RESCAN:
+		return p->ops->rescan(p->ctx);
+	default:
+		return apply_text(p, command);
+	}
+}
+
+static const char *command_name(enum control_kind kind)
+{
+	static const char *const names[] = {
+		[CONTROL_SCORES] = "score",  [CONTROL_ORDER] = "order",
+		[CONTROL_EPOCH] = "epoch",   [CONTROL_WARM] = "warm",
+		[CONTROL_EVICT] = "evict",   [CONTROL_PIN] = "pin",
+		[CONTROL_UNPIN] = "unpin",   [CONTROL_CAPACITY] = "capacity",
+		[CONTROL_POLICY] = "policy", [CONTROL_RESCAN] = "rescan",
+	};
+
+	return names[kind];
+}
+
+static void answer_refused(struct control_parser *p, const struct control_command *command,
+			   int error)
+{
+	const char *reason = strerrordesc_np(-error);
+	char *at = answer_place(p, &command->place);
+
+	snprintf(at, (size_t)(p->answer + sizeof(p->answer) - at),
+		 ": %s: %s; what came before it was applied, what follows was not\n",
+		 command_name(command->kind), reason ? reason : "failed");
+}
+
+static void answer_done(struct control_parser *p)
+{
+	char *at = p->answer;
+
+	at += sprintf(at, "ok %" PRIu64 " command%s", p->message_count,
+		      p->message_count == 1 ? "" : "s");
+	if (p->order.open)
+		at += sprintf(at, ", order %" PRIu64 " is open", p->order.epoch);
+	if (p->record.head_need)
+		at += sprintf(at, ", a record is not complete");
+	else if (p->partial.used || p->in_ids)
+		at += sprintf(at, ", a line is not complete");
+	strcpy(at, "\n");
+}
+
+/* Everything was read, or reading ended with `error`. */
+static int write_end(struct control_parser *p, int error)
+{
+	const struct control_command *commands = (const void *)p->commands.data;
+	size_t count = p->commands.used / sizeof(*commands);
+
+	if (error == -ENOMEM)
+		strcpy(p->answer, "out of memory: nothing of this write was applied\n");
+	for (size_t i = 0; i < count && !error; i++) {
+		error = apply_command(p, &commands[i]);
+		if (error)
+			answer_refused(p, &commands[i], error);
+	}
+	assert(error <= 0);
+	if (error) {
+		write_undo(p);
+		return error;
+	}
+	write_keep(p);
+	answer_done(p);
+	return 0;
+}
+
+static bool record_follows(const struct control_parser *p, const struct control_input *in)
+{
+	if (p->record.head_need)
+		return true;
+	return !p->partial.used && !p->in_ids &&
+	       (unsigned char)*in->at == (SHADE_RECORD_MAGIC & 0xff);
+}
+
+struct control_parser *control_parser_new(const struct control_ops *ops, void *ctx)
+{
+	struct control_parser *p = calloc(1, sizeof(*p));
+
+	assert(ops && ops->sample_count && ops->find_sample && ops->check_path &&
+	       ops->check_policy && ops->scores && ops->order && ops->epoch && ops->warm &&
+	       ops->evict && ops->pin && ops->unpin && ops->capacity && ops->policy && ops->rescan);
+	if (!p)
+		return NULL;
+	p->ops = ops;
+	p->ctx = ctx;
+	answer_done(p);
+	return p;
+}
+
+void control_parser_free(struct control_parser *p)
+{
+	if (!p)
+		return;
+	control_pool_free(&p->partial);
+	control_pool_free(&p->order_ids);
+	control_pool_free(&p->table);
+	control_pool_free(&p->ids);
+	control_pool_free(&p->scores);
+	control_pool_free(&p->texts);
+	control_pool_free(&p->next_table);
+	control_pool_free(&p->commands);
+	free(p);
+}
+
+int control_parser_write(struct control_parser *p, const void *data, size_t size)
+{
+	struct control_input in = { data, (const char *)data + size };
+	int error = 0;
+
+	write_begin(p);
+	if (size > CONTROL_WRITE_MAX)
+		error = control_fail(p, "%zu bytes in one write, more than %zu", size,
+				     CONTROL_WRITE_MAX);
+	while (!error && in.at < in.end)
+		error = record_follows(p, &in) ? control_binary_take(p, &in)
+					       : control_text_take(p, &in);
+	return write_end(p, error);
+}
+
+int control_parser_finish(struct control_parser *p)
+{
+	int error;
+
+	if (!p->record.head_need && !p->partial.used && !p->in_ids)
+		return 0;
+	write_begin(p);
+	if (p->record.head_need)
+		error = control_fail(p, "the record is not complete");
+	else
+		error = control_text_end(p);
+	return write_end(p, error);
+}
+
+const char *control_parser_answer(const struct control_parser *p)
+{
+	return p->answer;
+}
+
+static int batch_fail(struct control_parser *p, uint32_t entry, const char *what)
+{
+	snprintf(p->answer, sizeof(p->answer), "ioctl, entry %" PRIu32 ": %s\n", entry, what);
+	return -EINVAL;
+}
+
+int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id)
+{
+	p->id_limit = p->ops->sample_count(p->ctx);
+	if (id >= control_id_count(p))
+		return batch_fail(p, 0, "the id is out of range");
+	*mount_id = control_map_id(p, id);
+	return 0;
+}
+
+int control_parser_batch(struct control_parser *p, const struct shade_ioctl_scores *batch)
+{
+	uint32_t ids[SHADE_IOCTL_SCORES_MAX];
+	uint32_t bad;
+	int error;
+
+	if (!batch->count || batch->count > SHADE_IOCTL_SCORES_MAX || batch->zero)
+		return batch_fail(p, 0, "the count is out of range, or `zero` is not");
+	bad = control_bad_score(batch->scores, batch->count);
+	if (bad < batch->count)
+		return batch_fail(p, bad, "a score is a finite number of 0 or more");
+	p->id_limit = p->ops->sample_count(p->ctx);
+	for (uint32_t i = 0; i < batch->count; i++) {
+		if (batch->ids[i] >= control_id_count(p))
+			return batch_fail(p, i, "the id is out of range");
+		ids[i] = control_map_id(p, batch->ids[i]);
+	}
+	error = p->ops->scores(p->ctx, ids, batch->scores, batch->count);
+	snprintf(p->answer, sizeof(p->answer), error ? "ioctl: not applied\n" : "ok 1 command\n");
+	return error;
+}

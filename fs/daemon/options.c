@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "daemon/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "control/parse.h"
+#include "shade/sched.h"
+
+#define MEGABYTE ((uint64_t)1 << 20)
+
+__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	fputs("shadefs: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	exit(1);
+}
+
+/* --- values ------------------------------------------------------------------------------------
+ */
+
+/* "8G", "512M" or "40%"; a share is of `whole`. 0 or -EINVAL. */
+static int parse_size(const char *text, uint64_t whole, uint64_t *bytes)
+{
+	double share;
+	int rc = control_parse_size(text, bytes, &share);
+
+	if (!rc && share > 0)
+		*bytes = (uint64_t)((double)whole * share);
+	return rc ? rc : *bytes ? 0 : -EINVAL;
+}
+
+/* The number in a file, or UINT64_MAX. */
+static uint64_t read_limit(const char *path)
+{
+	unsigned long long value = UINT64_MAX;
+	FILE *file = fopen(path, "r");
+
+	if (!file)
+		return UINT64_MAX;
+	if (fscanf(file, "%llu", &value) != 1)
+		value = UINT64_MAX; /* "max" */
+	fclose(file);
+	return value;
+}
+
+/* Of the cgroup that this process is in: version 2 has one hierarchy, "0::/path"; version 1
+ * names the controller. Limits of the parents count, too. A container may see the names of outside
+ * and only its own part of the files: its limit is then at the root. */
+static uint64_t cgroup_limit(void)
+{
+	FILE *file = fopen("/proc/self/cgroup", "r");
+	uint64_t least = UINT64_MAX;
+	char line[4096];
+
+	while (file && fgets(line, sizeof(line), file)) {
+		bool v2 = !strncmp(line, "0::", 3);
+		char *path = strchr(line, ':'), *controllers = path ? path + 1 : NULL;
+
+		path = controllers ? strchr(controllers, ':') : NULL;
+		if (!path || (!v2 && !strstr(controllers, "memory")))
+			continue;
+		path[strcspn(path, "\n")] = 0;
+		for (char *end = path++; end; end = strrchr(path, '/')) {
+			char limit[8192];
+			uint64_t value;
+
+			*end = 0;
+			snprintf(limit, sizeof(limit), "/sys/fs/cgroup%s%s/%s", v2 ? "" : "/memory",
+				 path, v2 ? "memory.max" : "memory.limit_in_bytes");
+			value = read_limit(limit);
+			least = value < least ? value : least;
+		}
+	}
+	if (file)
+		fclose(file);
+	return least;
+}
+
+uint64_t options_memory(const char **which)
+{
+	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t limit = cgroup_limit();
+
+	*which = limit < ram ? "cgroup limit" : "RAM";
+	return limit < ram ? limit : ram;
+}
+
+/* --- the values of each option --------------------------------------------------------------- */
+
+static double seconds(const char *name, const char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end || !(value >= 0 && value <= 1e9))
+		fail("option %s takes seconds, not '%s'", name, text);
+	return value;
+}
+
+/* Sizes depend on each other: complete_sizes() looks at them when all are known. */
+static void set_capacity(struct options *options, const char *text)
+{
+	options->raw.capacity = text;
+}
+
+static void set_inflight(struct options *options, const char *text)
+{
+	options->raw.inflight = text;
+}
+
+static void set_prefetch(struct options *options, const char *text)
+{
+	options->raw.prefetch = text;
+}
+
+static void set_policy(struct options *options, const char *text)
+{
+	for (unsigned i = 0; sched_policy_name(i); i++)
+		if (!strcmp(sched_policy_name(i), text)) {
+			options->policy = sched_policy_name(i);
+			return;
+		}
+	fail("option policy: there is no policy '%s'; shadefs --help lists them", text);
+}
+
+static void set_mode(struct options *options, const char *text)
+{
+	if (strcmp(text, "auto") && strcmp(text, "portable") && strcmp(text, "native"))
+		fail("option mode takes auto, native or portable, not '%s'", text);
+	options->mode = text;
+}
+
+static void set_threads(struct options *options, const char *text)
+{
+	char *end;
+	unsigned long value = strtoul(text, &end, 10);
+
+	if (!isdigit((unsigned char)*text) || *end || value < 1 || value > 1024)
+		fail("option threads takes a number from 1 to 1024, not '%s'", text);
+	options->threads = (unsigned)value;
+}
+
+static void set_manifest(struct options *options, const char *text)
+{
+	if (!*text)
+		fail("option manifest takes the name of a file");
+	free(options->manifest);
+	/* In the background the working directory is another. */
+	if (*text == '/')
+		options->manifest = strdup(text);
+	else if (asprintf(&options->manifest, "%s/%s", options->directory, text) < 0)
+		options->manifest = NULL;
+	if (!options->manifest)
+		fail("out of memory");
+}
+
+static void set_staleness(struct options *options, const char *text)
+{
+	options->staleness_s = seconds("staleness", text);
+}
+
+static void set_deadline(struct options *options, const char *text)
+{
+	options->deadline_s = seconds("deadline", text);
+	if (options->deadline_s <= 0)
+		fail("option deadline takes more than 0 seconds");
+}
+
+static void set_group(struct options *options, const char *text)
+{
+	struct group *group = getgrnam(text);
+
+	if (!group)
+		fail("option group: there is no group '%s'", text);
+	options->group_name = text;
+	options->group = group->gr_gid;
+}
+
+static void set_allow_other(struct options *options, const char *text)
+{
+	(void)text;
+	options->allow_other = true;
+}
+
+static void set_log(struct options *options, const char *text)
+{
+	if (log_level_find(text, &options->log))
+		fail("option log takes error, warning, info or debug, not '%s'", text);
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+#define SHOW(name, format, value)                                                                  \
+	static void show_##name(const struct options *o, FILE *out)                                \
+	{                                                                                          \
+		fprintf(out, format, value);                                                       \
+	}
+
+SHOW(capacity, "%llu", (unsigned long long)o->capacity_bytes)
+SHOW(inflight, "%llu", (unsigned long long)o->inflight_bytes)
+SHOW(prefetch, "%llu", (unsigned long long)o->prefetch_bytes)
+SHOW(policy, "%s", o->policy)
+SHOW(mode, "%s", o->mode)
+SHOW(threads, "%u", o->threads)
+SHOW(manifest, "%s", o->manifest ? o->manifest : "-")
+SHOW(staleness, "%g", o->staleness_s)
+SHOW(deadline, "%g", o->deadline_s)
+SHOW(group, "%s", o->group_name ? o->group_name : "-")
+SHOW(allow_other, "%d", o->allow_other)
+SHOW(log, "%s", log_level_name(o->log))
+
+static const struct row {
+	const char *name;
+	const char *value; /* in --help; NULL: takes none */
+	void (*set)(struct options *options, const char *text);
+	void (*show)(const struct options *options, FILE *out);
+	const char *help[2];
+} rows[] = {
+	{ "capacity",
+	  "SIZE|N%",
+	  set_capacity,
+	  show_capacity,
+	  { "memory for files: 8G, or a share of RAM or of the cgroup's",
+	    "limit, whichever is less (default 40%)" } },
+	{ "inflight",
+	  "SIZE|N%",
+	  set_inflight,
+	  show_inflight,
+	  { "the part of it for files on their way (default a quarter of",
+	    "the capacity, at most 256M)" } },
+	{ "prefetch",
+	  "SIZE|N%",
+	  set_prefetch,
+	  show_prefetch,
+	  { "files fetched ahead of a known order, at most (default half)" } },
+	{ "policy", "NAME", set_policy, show_policy, { "who stays, see below (default shade)" } },
+	{ "mode",
+	  "MODE",
+	  set_mode,
+	  show_mode,
+	  { "native (root), portable, or auto: native where it can be", "(default auto)" } },
+	{ "threads",
+	  "N",
+	  set_threads,
+	  show_threads,
+	  { "requests that may wait for the source at a time (default 64)" } },
+	{ "manifest",
+	  "FILE",
+	  set_manifest,
+	  show_manifest,
+	  { "where the list of files is kept from mount to mount" } },
+	{ "staleness",
+	  "SECONDS",
+	  set_staleness,
+	  show_staleness,
+	  { "how old what is known of the source may be (default 3600)" } },
+	{ "deadline",
+	  "SECONDS",
+	  set_deadline,
+	  show_deadline,
+	  { "how long a file may take to be fetched (default 30)" } },
+	{ "group",
+	  "NAME",
+	  set_group,
+	  show_group,
+	  { "who may use .shade besides the user who mounts" } },
+	{ "allow_other",
+	  NULL,
+	  set_allow_other,
+	  show_allow_other,
+	  { "other users may read, as far as permissions let them" } },
+	{ "log",
+	  "LEVEL",
+	  set_log,
+	  show_log,
+	  { "error, warning, info or debug (default warning)" } },
+};
+
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* What mount(8) passes along and means nothing to a filesystem that cannot be written and in which
+ * there are neither devices nor set-user-ID programs. */
+static bool is_ignored(const char *name)
+{
+	static const char *const ignored[] = {
+		"ro",	      "rw",	    "dev",	   "nodev",	    "suid",
+		"nosuid",     "exec",	    "auto",	   "noauto",	    "user",
+		"nouser",     "users",	    "owner",	   "_netdev",	    "nofail",
+		"defaults",   "atime",	    "noatime",	   "diratime",	    "nodiratime",
+		"relatime",   "norelatime", "strictatime", "nostrictatime", "lazytime",
+		"nolazytime", "sync",	    "async",	   "dirsync",	    "mand",
+		"nomand",     "iversion",   "noiversion",  "nosymfollow",   "silent",
+		"loud"
+	};
+
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		if (!strcmp(ignored[i], name))
+			return true;
+	return !strncmp(name, "x-", 2) || !strncmp(name, "comment=", 8);
+}
+
+static void set_option(struct options *options, char *item)
+{
+	char *value = strchr(item, '=');
+
+	if (!*item || is_ignored(item))
+		return;
+	if (!strcmp(item, "noexec")) {
+		options->noexec = true;
+		return;
+	}
+	if (value)
+		*value++ = 0;
+	for (size_t i = 0; i < ROWS; i++) {
+		if (strcmp(rows[i].name, item))
+			continue;
+		if (rows[i].value && (!value || !*value))
+			fail("option %s needs a value: %s=%s", item, item, rows[i].value);
+		if (!rows[i].value && value)
+			fail("option %s takes no value", item);
+		options->given |= 1u << i;
+		rows[i].set(options, value);
+		return;
+	}
+	if (!options->sloppy)
+		fail("option %s is unknown; shadefs --help lists them", item);
+}
+
+/* Of a copy, so that ps(1) shows the command as it was given. Values stay in use. */
+static void set_options(struct options *options, const char *text)
+{
+	struct option_text *copy = malloc(sizeof(*copy) + strlen(text) + 1);
+	char *rest, *item;
+
+	if (!copy)
+		fail("out of memory");
+	strcpy(copy->text, text);
+	copy->next = options->texts;
+	options->texts = copy;
+	rest = copy->text;
+	while ((item = strsep(&rest, ",")))
+		set_option(options, item);
+}
+
+/* --- defaults and sense ----------------------------------------------------------------------- */
+
+static void size_option(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
+{
+	if (text && parse_size(text, whole, bytes))
+		fail("option %s takes a size (8G, 512M) or a share (40%%), not '%s'", name, text);
+}
+
+static void complete_sizes(struct options *options)
+{
+	const char *capacity = options->raw.capacity;
+	uint64_t memory = options_memory(&options->capacity_from);
+
+	options->capacity_bytes = memory / 5 * 2;
+	size_option("capacity", capacity, memory, &options->capacity_bytes);
+	if (capacity && capacity[strlen(capacity) - 1] != '%')
+		options->capacity_from = "option";
+	if (options->capacity_bytes < MEGABYTE)
+		fail("option capacity is less than 1M");
+	options->inflight_bytes = options->capacity_bytes / 4;
+	if (options->inflight_bytes > 256 * MEGABYTE)
+		options->inflight_bytes = 256 * MEGABYTE;
+	size_option("inflight", options->raw.inflight, options->capacity_bytes,
+		    &options->inflight_bytes);
+	if (options->inflight_bytes > options->capacity_bytes / 2)
+		fail("option inflight is more than half of the capacity");
+	options->prefetch_bytes = (options->capacity_bytes - options->inflight_bytes) / 2;
+	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
+		    &options->prefetch_bytes);
+}
+
+static bool is_below(const char *path, const char *dir)
+{
+	size_t length = strlen(dir);
+
+	return !strncmp(path, dir, length) && (path[length] == '/' || length == 1);
+}
+
+/* A daemon that was killed leaves a mount that only gives errors; it makes way. Attributes may be
+ * remembered, so that only a question to the file system itself tells. */
+static void clear_mount_point(const char *path)
+{
+	struct statfs stat_buffer;
+	char *control;
+
+	if (statfs(path, &stat_buffer)) {
+		if (errno == ENOTCONN && umount2(path, MNT_DETACH))
+			fail("mount point %s: its daemon is dead; say fusermount3 -u %s", path,
+			     path);
+		return;
+	}
+	if (asprintf(&control, "%s/.shade/control", path) < 0)
+		fail("out of memory");
+	if (!access(control, F_OK))
+		fail("mount point %s has a mount of shadefs already", path);
+	free(control);
+}
+
+static char *real_directory(const char *what, const char *path)
+{
+	char *real = realpath(path, NULL);
+	struct stat stat_buffer;
+
+	if (!real)
+		fail("%s %s: %s", what, path, strerror(errno));
+	if (stat(real, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
+		fail("%s %s is not a directory", what, path);
+	return real;
+}
+
+/* It is written when nobody looks any more, so what can be said is said now. */
+static void check_manifest(const struct options *options)
+{
+	const char *path = options->manifest;
+	struct stat stat_buffer;
+	char *dir, *real;
+
+	if (!path)
+		return;
+	dir = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
+	real = dir ? realpath(dir, NULL) : NULL;
+	if (!real)
+		fail("option manifest: the directory of %s: %s", path, strerror(errno));
+	if (!stat(path, &stat_buffer) && S_ISDIR(stat_buffer.st_mode))
+		fail("option manifest: %s is a directory", path);
+	if (!strcmp(real, options->source) || is_below(real, options->source))
+		fail("option manifest: %s is in the source, which is never written", path);
+	if (!strcmp(real, options->mount_point) || is_below(real, options->mount_point))
+		fail("option manifest: %s is below the mount point", path);
+	free(real);
+	free(dir);
+}
+
+static void complete_paths(struct options *options, const char *source, const char *mount_point)
+{
+	options->source = real_directory("source", source);
+	if (!options->fake)
+		clear_mount_point(mount_point);
+	options->mount_point = real_directory("mount point", mount_point);
+	if (!strcmp(options->source, options->mount_point))
+		fail("source and mount point are the same");
+	/* The daemon would wait for itself. */
+	if (is_below(options->source, options->mount_point))
+		fail("source %s is below the mount point %s", source, mount_point);
+	/* It would be a part of itself, without end. */
+	if (is_below(options->mount_point, options->source))
+		fail("mount point %s is below the source %s", mount_point, source);
+	check_manifest(options);
+}
+
+/* --- the command line ---------------------------------------------------------------------------
+ */
+
+static void print_help(void)
+{
+	puts("usage: shadefs [-f] [-o OPTION[,OPTION...]] SOURCE MOUNTPOINT\n"
+	     "       shadefs --help | --version\n"
+	     "\n"
+	     "A read-only view of SOURCE whose files are kept in memory by importance.\n"
+	     "  -f                  stay in front\n"
+	     "\n"
+	     "options:");
+	for (size_t i = 0; i < ROWS; i++) {
+		char left[64];
+
+		snprintf(left, sizeof(left), "%s%s%s", rows[i].name, rows[i].value ? "=" : "",
+			 rows[i].value ? rows[i].value : "");
+		printf("  %-19s %s\n", left, rows[i].help[0]);
+		if (rows[i].help[1])
+			printf("  %-19s %s\n", "", rows[i].help[1]);
+	}
+	puts("\npolicies:");
+	for (unsigned i = 0; sched_policy_name(i); i++)
+		printf("  %-19s %s\n", sched_policy_name(i), sched_policy_summary(i));
+}
+
+/* For mount -N: into the mount namespace that a file stands for. */
+static void enter_namespace(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || setns(fd, CLONE_NEWNS))
+		fail("namespace %s: %s", path, strerror(errno));
+	close(fd);
+}
+
+/* mount(8) calls us as mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE].
+ * Its -f means that everything is to be done but the mount. */
+static void take_flags(struct options *options, int argc, char **argv)
+{
+	const char *name = strrchr(argv[0], '/');
+	bool by_mount = !strncmp(name ? name + 1 : argv[0], "mount.", 6);
+	int c;
+
+	while ((c = getopt(argc, argv, by_mount ? "fnsvN:o:t:" : "fnsvo:")) != -1) {
+		if (c == 'f' && by_mount)
+			options->fake = true;
+		else if (c == 'f')
+			options->foreground = true;
+		else if (c == 's' && by_mount)
+			options->sloppy = true;
+		else if (c == 'N')
+			enter_namespace(optarg);
+		else if (c == 'o')
+			set_options(options, optarg);
+		else if (c == '?')
+			exit(1);
+	}
+}
+
+void options_parse(struct options *options, int argc, char **argv)
+{
+	*options = (struct options){ .threads = 64,
+				     .staleness_s = 3600,
+				     .deadline_s = 30,
+				     .policy = sched_policy_name(0),
+				     .mode = "auto",
+				     .log = LOG_WARNINGS };
+	if (argc == 2 && !strcmp(argv[1], "--help")) {
+		print_help();
+		exit(0);
+	}
+	if (argc == 2 && !strcmp(argv[1], "--version")) {
+		puts("shadefs " SHADE_VERSION);
+		exit(0);
+	}
+	if (!getcwd(options->directory, sizeof(options->directory)))
+		strcpy(options->directory, "/");
+	take_flags(options, argc, argv);
+	if (argc - optind != 2)
+		fail("say SOURCE and MOUNTPOINT; shadefs --help tells more");
+	complete_sizes(options);
+	complete_paths(options, argv[optind], argv[optind + 1]);
+	if (options->fake)
+		exit(0);
+}
+
+void options_print(const struct options *options, FILE *out)
+{
+	fprintf(out, "source %s # command line\nmount_point %s # command line\n", options->source,
+		options->mount_point);
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *from = options->given & 1u << i ? "option" : "default";
+
+		if (rows[i].show == show_capacity)
+			from = options->capacity_from;
+		else if (rows[i].show == show_policy && options->policy_from)
+			from = options->policy_from;
+		fprintf(out, "%s ", rows[i].name);
+		rows[i].show(options, out);
+		fprintf(out, " # %s\n", from);
+	}
+}
+
+void options_free(struct options *options)
+{
+	struct option_text *text;
+
+	while ((text = options->texts)) {
+		options->texts = text->next;
+		free(text);
+	}
+	free(options->source);
+	free(options->mount_point);
+	free(options->manifest);
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The inside of the tree, for tree.c (names), tree_place.c (places in listings) and
+ * tree_walk.c (all of it). */
+#ifndef SHADE_TREE_INTERNAL_H
+#define SHADE_TREE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "names/tree.h"
+
+#define GONE_MAX 4096
+
+/* A name that was removed. */
+struct gone {
+	const struct node *dir; /* only to be compared */
+	char *name;
+};
+
+struct tree {
+	struct store *store;
+	uint64_t staleness_ms;
+	const struct tree_events *events;
+	void *context;
+	struct node *root;
+	struct manifest *manifest; /* lock; held; NULL: none */
+	pthread_mutex_t lock;	   /* children, names, lookups, detached, life and death of nodes */
+	pthread_cond_t read;	   /* lock: a directory has been read */
+	pthread_mutex_t release_lock; /* a leaf: held for a moment */
+	struct node *released;	      /* release_lock */
+	_Atomic bool doubted;	      /* a node was marked stale */
+	_Atomic bool news;	      /* names have come, or permissions have changed */
+	uint64_t ghosts;	      /* lock: nodes without a name that the kernel knows */
+	unsigned phase;		      /* lock: 0 or 1 */
+	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
+	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
+	uint32_t gone_next;	      /* lock */
+};
+
+/* Reads a directory. The lock is given up meanwhile, so that a source that hangs here keeps
+ * only those who need this directory; a second reader waits for the first. */
+int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
+
+/* Where a name is among the children, or would be. */
+uint32_t tree_number_of(const struct node *dir, const char *name);
+
+/* The number of the first child after a place. */
+uint32_t tree_find_place_locked(struct tree *tree, const struct node *dir, uint64_t place);
+/* A place may be after a name that is no more. */
+void tree_remember_name_locked(struct tree *tree, const struct node *node);
+void tree_forget_names(struct tree *tree);
+
+#endif

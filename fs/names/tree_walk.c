@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Walks over all known directories: to read them again, or to tell of them. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "names/tree_internal.h"
+
+/* Whether what is known of a directory is all of one version, as far as anybody knows. */
+static bool is_whole_locked(const struct node *dir)
+{
+	if (!dir->children || !node_checked_ms(dir) || dir->detached)
+		return false;
+	for (uint32_t i = 0; i < dir->child_count; i++)
+		if (atomic_load(&dir->children[i]->stale))
+			return false;
+	return true;
+}
+
+/* The directories in a directory, held. NULL: no memory. */
+static struct node **hold_dirs_locked(const struct node *dir, uint32_t *count)
+{
+	struct node **dirs;
+
+	*count = 0;
+	for (uint32_t i = 0; i < dir->child_count; i++)
+		*count += node_is_dir(dir->children[i]);
+	dirs = malloc((*count + 1) * sizeof(struct node *));
+	if (!dirs)
+		return NULL;
+	*count = 0;
+	for (uint32_t i = 0; i < dir->child_count; i++)
+		if (node_is_dir(dir->children[i])) {
+			node_hold(dir->children[i]);
+			dirs[(*count)++] = dir->children[i];
+		}
+	return dirs;
+}
+
+static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uint64_t age_ms,
+		       const _Atomic bool *stop)
+{
+	struct node **dirs = NULL;
+	uint32_t count = 0;
+	uint64_t checked_ms;
+	int rc = 0;
+
+	pthread_mutex_lock(&tree->lock);
+	checked_ms = node_checked_ms(dir);
+	if (dir->children && (!checked_ms || checked_ms + age_ms <= now_ms))
+		rc = tree_read_dir_locked(tree, dir, now_ms);
+	if (!(dirs = hold_dirs_locked(dir, &count)))
+		rc = -ENOMEM;
+	pthread_mutex_unlock(&tree->lock);
+	if (rc == -EACCES || rc == -ENOENT)
+		rc = 0; /* nobody can read it any more */
+	for (uint32_t i = 0; i < count; i++) {
+		if (atomic_load(stop))
+			rc = -ECANCELED;
+		/* One that fails does not keep the others from being looked at. */
+		if (rc != -ECANCELED) {
+			int below = refresh_dir(tree, dirs[i], now_ms, age_ms, stop);
+
+			rc = !rc || below == -ECANCELED ? below : rc;
+		}
+		tree_release(tree, dirs[i]);
+	}
+	free(dirs);
+	return rc;
+}
+
+int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, const _Atomic bool *stop)
+{
+	return refresh_dir(tree, tree->root, now_ms, age_ms, stop);
+}
+
+static int visit_dir(struct tree *tree, struct node *dir, const struct tree_visitor *visitor,
+		     void *context, const _Atomic bool *stop)
+{
+	int rc = atomic_load(stop) ? -ECANCELED : 0;
+	char *path = node_path(dir);
+	struct node **dirs = NULL;
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&tree->lock);
+	if (path)
+		dirs = hold_dirs_locked(dir, &count);
+	if (dirs && is_whole_locked(dir) &&
+	    visitor->dir(context, path, &dir->attr, node_checked_ms(dir)))
+		for (uint32_t i = 0; i < dir->child_count; i++)
+			visitor->entry(context, dir->children[i]->name, &dir->children[i]->attr);
+	pthread_mutex_unlock(&tree->lock);
+	free(path);
+	if (!dirs)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++) {
+		if (!rc)
+			rc = visit_dir(tree, dirs[i], visitor, context, stop);
+		tree_release(tree, dirs[i]);
+	}
+	free(dirs);
+	return rc;
+}
+
+int tree_visit(struct tree *tree, const struct tree_visitor *visitor, void *context,
+	       const _Atomic bool *stop)
+{
+	return visit_dir(tree, tree->root, visitor, context, stop);
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A directory as the source: a local one, NFS, or anything that is mounted. Here are the contents
+ * of its files; names and attributes are in store_names.c.
+ *
+ * They come through io_uring, many files at a time. A file that hangs keeps one of the
+ * kernel's workers and nobody else. Reads go around the page cache of the source's own file
+ * system, where they would leave a second copy; where it cannot do that, the copy is dropped.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <liburing.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "source/dir.h"
+
+#define WORKERS 64 /* of the kernel, for chains that wait */
+
+/*
+ * A read on its way is a chain of requests that one of the kernel's workers follows, so that
+ * nobody is woken between them: open, read, statx, drop, close. They are hard links: what fails
+ * does not keep the file from being closed. The statx comes after the read and is compared
+ * with what was known before it: a change in between shows.
+ */
+enum link { LINK_OPEN, LINK_READ, LINK_STAT, LINK_DROP, LINK_CLOSE, LINKS };
+
+#define DIRECT_ALIGN ((size_t)4096) /* of direct reads: memory, offset and size */
+#define CHAIN_ALIGN 16		    /* completions name the chain and the link in one number */
+static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
+
+struct chain {
+	_Alignas(CHAIN_ALIGN) struct store_read *read;
+	unsigned slot;	/* in the ring's table of files */
+	enum link last; /* to complete */
+	bool direct;	/* around the page cache */
+	int results[LINKS];
+	bool cancelled;
+	struct statx stat;
+	struct open_how how;
+	struct chain *next; /* in `waiting` or `free` */
+};
+
+struct store {
+	int root;
+	unsigned depth;
+	pthread_t thread;
+
+	pthread_mutex_t lock;
+	struct io_uring ring; /* lock: submissions; completions are the thread's */
+	struct chain *chains; /* `depth` of them; lock: who has them */
+	struct chain *free;   /* lock */
+	struct store_read *waiting, **waiting_end; /* lock: for a chain */
+	bool buffered;				   /* lock: direct reads do not work here */
+	bool stopping;				   /* lock */
+};
+
+/* --- chains -------------------------------------------------------------------------------------
+ */
+
+static struct io_uring_sqe *add_link_locked(struct store *store)
+{
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
+
+	assert(sqe); /* the ring has room for all chains, and their cancels */
+	return sqe;
+}
+
+/* Each completion wakes the thread. Of links that succeed nothing needs to be known, but how much
+ * was read, and that it is over. */
+static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link link, bool last)
+{
+	unsigned flags = IOSQE_ASYNC;
+
+	if (last)
+		chain->last = link;
+	else
+		flags |= IOSQE_IO_HARDLINK | (link == LINK_READ ? 0 : IOSQE_CQE_SKIP_SUCCESS);
+	io_uring_sqe_set_data(sqe, (char *)chain + link);
+	io_uring_sqe_set_flags(sqe, sqe->flags | flags);
+}
+
+/* By name, since a file that only the ring has open cannot be asked about. docs/design.md says what
+ * that leaves open. */
+static void add_stat_locked(struct store *store, struct chain *chain, bool last)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	io_uring_prep_statx(sqe, store->root, chain->read->path,
+			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STORE_WANTED, &chain->stat);
+	seal_link(sqe, chain, LINK_STAT, last);
+}
+
+static size_t round_up(size_t size)
+{
+	return (size + DIRECT_ALIGN - 1) & ~(DIRECT_ALIGN - 1);
+}
+
+void *store_buffer(size_t size)
+{
+	return aligned_alloc(DIRECT_ALIGN, round_up(size + !size));
+}
+
+static void add_drop_locked(struct store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	io_uring_prep_fadvise(sqe, (int)chain->slot, 0, 0, POSIX_FADV_DONTNEED);
+	sqe->flags |= IOSQE_FIXED_FILE;
+	seal_link(sqe, chain, LINK_DROP, false);
+}
+
+static void submit_read_locked(struct store *store, struct chain *chain)
+{
+	struct store_read *read = chain->read;
+	uint64_t from = read->offset + read->got;
+	size_t left = read->size - read->got;
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	chain->direct =
+		!store->buffered && from % DIRECT_ALIGN == 0 && read->got % DIRECT_ALIGN == 0;
+
+	chain->how = (struct open_how){
+		.flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (chain->direct ? O_DIRECT : 0),
+		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
+	};
+	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->slot);
+	seal_link(sqe, chain, LINK_OPEN, false);
+	sqe = add_link_locked(store);
+	io_uring_prep_read(sqe, (int)chain->slot, (char *)read->buffer + read->got,
+			   (unsigned)(chain->direct ? round_up(left) : left), from);
+	sqe->flags |= IOSQE_FIXED_FILE;
+	seal_link(sqe, chain, LINK_READ, false);
+	add_stat_locked(store, chain, false);
+	if (!chain->direct)
+		add_drop_locked(store, chain);
+	sqe = add_link_locked(store);
+	io_uring_prep_close_direct(sqe, chain->slot);
+	seal_link(sqe, chain, LINK_CLOSE, true);
+}
+
+/* It was cancelled while it waited: ends by the thread, like all. */
+static void add_nothing_locked(struct store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	io_uring_prep_nop(sqe);
+	chain->last = LINK_OPEN;
+	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
+}
+
+static void submit_locked(struct store *store, struct chain *chain)
+{
+	int rc;
+
+	memset(chain->results, 0, sizeof(chain->results));
+	if (chain->read->cancelled)
+		add_nothing_locked(store, chain);
+	else if (chain->read->buffer)
+		submit_read_locked(store, chain);
+	else
+		add_stat_locked(store, chain, true);
+	do {
+		rc = io_uring_submit(&store->ring);
+	} while (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
+	if (rc < 0)
+		log_say(LOG_ERRORS, "io_uring: %s", strerror(-rc));
+}
+
+/* Gives free chains to reads that wait. */
+static void start_waiting_locked(struct store *store)
+{
+	while (store->free && store->waiting) {
+		struct store_read *read = store->waiting;
+		struct chain *chain = store->free;
+
+		store->waiting = read->next;
+		if (!store->waiting)
+			store->waiting_end = &store->waiting;
+		store->free = chain->next;
+		chain->read = read;
+		chain->cancelled = read->cancelled;
+		read->chain = chain;
+		submit_locked(store, chain);
+	}
+}
+
+/* Whether the file system cannot read around its cache. */
+static bool is_refused(const struct chain *chain)
+{
+	return chain->direct &&
+	       (chain->results[LINK_OPEN] == -EINVAL || chain->results[LINK_READ] == -EINVAL);
+}
+
+#define MORE 1 /* to read */
+
+/* What came of it: 0, MORE, or a negative errno. */
+static int outcome(const struct chain *chain)
+{
+	struct store_read *read = chain->read;
+	struct store_attr found;
+
+	if (read->cancelled)
+		return -ETIMEDOUT;
+	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
+		if (chain->results[link] < 0)
+			return chain->results[link];
+	store_convert(&chain->stat, &found);
+	if (!store_same_version(&found, read->expected))
+		return -ESTALE;
+	read->got += (size_t)chain->results[LINK_READ];
+	if (read->got > read->size)
+		read->got = read->size;
+	if (!read->buffer || read->got == read->size || read->offset + read->got >= found.size)
+		return 0;
+	/* The version has more bytes, or the source lied about it. */
+	return chain->results[LINK_READ] ? MORE : -EIO;
+}
+
+static void finish(struct store *store, struct chain *chain)
+{
+	struct store_read *read = chain->read;
+	int rc = is_refused(chain) ? MORE : outcome(chain);
+
+	pthread_mutex_lock(&store->lock);
+	store->buffered |= is_refused(chain);
+	if (rc == MORE && !chain->cancelled) {
+		submit_locked(store, chain);
+		pthread_mutex_unlock(&store->lock);
+		return;
+	}
+	if (rc && chain->cancelled)
+		rc = -ETIMEDOUT;
+	read->chain = NULL;
+	chain->next = store->free;
+	store->free = chain;
+	start_waiting_locked(store);
+	pthread_mutex_unlock(&store->lock);
+	read->done(read, rc);
+}
+
+/* --- the thread ------------------------------------------------------------------------------ */
+
+/* A completion without a chain only wakes the thread. */
+static void handle(struct store *store, const struct io_uring_cqe *cqe)
+{
+	uintptr_t tag = (uintptr_t)cqe->user_data;
+	struct chain *chain = (struct chain *)(tag & ~(uintptr_t)(CHAIN_ALIGN - 1));
+	bool done;
+
+	if (!chain)
+		return;
+	pthread_mutex_lock(&store->lock);
+	chain->results[tag % CHAIN_ALIGN] = cqe->res;
+	done = tag % CHAIN_ALIGN == chain->last;
+	pthread_mutex_unlock(&store->lock);
+	if (done)
+		finish(store, chain);
+}
+
+static bool should_stop(struct store *store)
+{
+	bool stop;
+
+	pthread_mutex_lock(&store->lock);
+	stop = store->stopping;
+	pthread_mutex_unlock(&store->lock);
+	return stop;
+}
+
+static void *serve(void *argument)
+{
+	struct store *store = argument;
+
+	pthread_setname_np(pthread_self(), "shade-store");
+	while (!should_stop(store)) {
+		struct io_uring_cqe *cqe, copy;
+		int rc = io_uring_wait_cqe(&store->ring, &cqe);
+
+		if (rc < 0 && rc != -EINTR && rc != -EAGAIN)
+			log_say(LOG_ERRORS, "io_uring: %s", strerror(-rc));
+		while (!io_uring_peek_cqe(&store->ring, &cqe)) {
+			copy = *cqe;
+			io_uring_cqe_seen(&store->ring, cqe);
+			handle(store, &copy);
+		}
+	}
+	return NULL;
+}
+
+int store_root(const struct store *store)
+{
+	return store->root;
+}
+
+void store_read(struct store *store, struct store_read *read)
+{
+	read->got = 0;
+	read->chain = NULL;
+	read->cancelled = false;
+	read->next = NULL;
+	pthread_mutex_lock(&store->lock);
+	*store->waiting_end = read;
+	store->waiting_end = &read->next;
+	start_waiting_locked(store);
+	pthread_mutex_unlock(&store->lock);
+}
+
+static void cancel_locked(struct store *store, struct chain *chain)
+{
+	chain->cancelled = true;
+	for (enum link link = LINK_OPEN; link < LINKS; link++) {
+		struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
+
+		if (!sqe)
+			break;
+		io_uring_prep_cancel(sqe, (char *)chain + link, 0);
+		io_uring_sqe_set_data(sqe, NULL);
+	}
+	io_uring_submit(&store->ring);
+}
+
+void store_cancel(struct store *store, struct store_read *read)
+{
+	pthread_mutex_lock(&store->lock);
+	if (!read->chain)
+		read->cancelled = true;
+	else if (!read->chain->cancelled)
+		cancel_locked(store, read->chain);
+	pthread_mutex_unlock(&store->lock);
+}
+
+/* --- begin and end -----------------------------------------------------------------------------
+ */
+
+static int make_chains(struct store *store)
+{
+	store->chains = aligned_alloc(CHAIN_ALIGN, store->depth * sizeof(*store->chains));
+	if (!store->chains)
+		return -ENOMEM;
+	memset(store->chains, 0, store->depth * sizeof(*store->chains));
+	for (unsigned i = 0; i < store->depth; i++) {
+		store->chains[i].slot = i;
+		store->chains[i].next = store->free;
+		store->free = &store->chains[i];
+	}
+	return 0;
+}
+
+static int start(struct store *store)
+{
+	unsigned workers[2] = { WORKERS, WORKERS };
+	int rc = io_uring_queue_init(store->depth * LINKS * 2, &store->ring, 0);
+
+	if (rc)
+		return rc;
+	(void)io_uring_register_iowq_max_workers(&store->ring, workers);
+	rc = io_uring_register_files_sparse(&store->ring, store->depth);
+	if (!rc)
+		rc = make_chains(store);
+	if (!rc)
+		rc = -pthread_create(&store->thread, NULL, serve, store);
+	if (rc) {
+		free(store->chains);
+		io_uring_queue_exit(&store->ring);
+	}
+	return rc;
+}
+
+int store_open(struct store **out, const char *path, unsigned depth)
+{
+	struct store *store = calloc(1, sizeof(*store));
+	int rc;
+
+	if (!store)
+		return -ENOMEM;
+	store->depth = depth;
+	store->waiting_end = &store->waiting;
+	pthread_mutex_init(&store->lock, NULL);
+	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	rc = store->root < 0 ? -errno : start(store);
+	if (!rc) {
+		*out = store;
+		return 0;
+	}
+	if (store->root >= 0)
+		close(store->root);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+	return rc;
+}
+
+static void wake(struct store *store)
+{
+	struct io_uring_sqe *sqe;
+
+	pthread_mutex_lock(&store->lock);
+	store->stopping = true;
+	sqe = io_uring_get_sqe(&store->ring);
+	io_uring_prep_nop(sqe);
+	io_uring_sqe_set_data(sqe, NULL);
+	io_uring_submit(&store->ring);
+	pthread_mutex_unlock(&store->lock);
+}
+
+void store_close(struct store *store)
+{
+	wake(store);
+	pthread_join(store->thread, NULL);
+	/* Linux 6.1 keeps closed files for up to a second, and the source busy; this waits. */
+	(void)io_uring_unregister_files(&store->ring);
+	io_uring_queue_exit(&store->ring);
+	free(store->chains);
+	close(store->root);
+	pthread_mutex_destroy(&store->lock);
+	free(store);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A directory as the source: names and attributes.
+ *
+ * A listing asks about every name. Where the answers come from far away, many are asked about at
+ * the same time: one after the other, a million files at a millisecond each would take 20 minutes.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "source/dir.h"
+
+static int open_beneath(const struct store *store, const char *path, int flags)
+{
+	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+					   RESOLVE_NO_MAGICLINKS };
+	long fd = syscall(SYS_openat2, store_root(store), *path ? path : ".", &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+void store_convert(const struct statx *from, struct store_attr *to)
+{
+	*to = (struct store_attr){
+		.ino = from->stx_ino,
+		.size = from->stx_size,
+		.mtime_ns = from->stx_mtime.tv_sec * 1000000000 + from->stx_mtime.tv_nsec,
+		.ctime_ns = from->stx_ctime.tv_sec * 1000000000 + from->stx_ctime.tv_nsec,
+		.mode = from->stx_mode,
+		.uid = from->stx_uid,
+		.gid = from->stx_gid,
+		.nlink = from->stx_nlink,
+	};
+}
+
+static int stat_fd(int fd, const char *name, struct store_attr *attr)
+{
+	struct statx stat;
+
+	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STORE_WANTED, &stat))
+		return -errno;
+	store_convert(&stat, attr);
+	return 0;
+}
+
+/* --- one at a time ------------------------------------------------------------------------------
+ */
+
+int store_stat(struct store *store, const char *path, struct store_attr *attr)
+{
+	int fd = open_beneath(store, path, O_PATH);
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	rc = stat_fd(fd, "", attr);
+	close(fd);
+	return rc;
+}
+
+/* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
+int store_acl(struct store *store, const char *path, void *value, size_t size)
+{
+	int fd = open_beneath(store, path, O_PATH);
+	char name[64];
+	ssize_t length;
+
+	if (fd < 0)
+		return fd;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	length = getxattr(name, STORE_ACL, value, size);
+	if (length < 0)
+		length = -errno;
+	close(fd);
+	return (int)length;
+}
+
+int store_readlink(struct store *store, const char *path, char **target)
+{
+	char text[4096];
+	int fd = open_beneath(store, path, O_PATH);
+	ssize_t length;
+
+	if (fd < 0)
+		return fd;
+	length = readlinkat(fd, "", text, sizeof(text) - 1);
+	close(fd);
+	if (length < 0)
+		return -errno;
+	text[length] = 0;
+	*target = strdup(text);
+	return *target ? 0 : -ENOMEM;
+}
+
+int store_statfs(struct store *store, struct statvfs *out)
+{
+	return fstatvfs(store_root(store), out) ? -errno : 0;
+}
+
+/* --- listings -----------------------------------------------------------------------------------
+ */
+
+#define BATCH 1024     /* names that are asked about together */
+#define HELPERS 15     /* that ask, beside the one who lists */
+#define SLOW_NS 100000 /* for an answer: then they are worth their while */
+#define SLOW_SURE 8    /* answers, to be sure of that */
+
+struct question {
+	char *name; /* on some file systems longer than NAME_MAX */
+	struct store_attr attr;
+	int rc;
+};
+
+struct batch {
+	int dir;
+	unsigned count;
+	_Atomic unsigned next; /* to be asked about */
+	struct question questions[BATCH];
+};
+
+static bool is_dots(const char *name)
+{
+	return !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+/* Reads on only as far as is asked about next: from that an NFS client learns that attributes
+ * are wanted, and brings them along with the names. */
+static int fill(struct batch *batch, DIR *dir)
+{
+	struct dirent *dirent;
+
+	atomic_store(&batch->next, 0);
+	while (batch->count < BATCH) {
+		errno = 0;
+		dirent = readdir(dir);
+		if (!dirent)
+			return -errno;
+		if (is_dots(dirent->d_name))
+			continue;
+		batch->questions[batch->count].name = strdup(dirent->d_name);
+		if (!batch->questions[batch->count].name)
+			return -ENOMEM;
+		batch->count++;
+	}
+	return 0;
+}
+
+static void empty(struct batch *batch)
+{
+	while (batch->count)
+		free(batch->questions[--batch->count].name);
+}
+
+/* False: nothing is left to ask about. */
+static bool ask_next(struct batch *batch)
+{
+	unsigned at = atomic_fetch_add(&batch->next, 1);
+	struct question *question = &batch->questions[at];
+
+	if (at >= batch->count)
+		return false;
+	question->rc = stat_fd(batch->dir, question->name, &question->attr);
+	return true;
+}
+
+static void *help(void *argument)
+{
+	pthread_setname_np(pthread_self(), "shade-names");
+	while (ask_next(argument))
+		;
+	return NULL;
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* Helpers come only if the source turns out to be slow, and if they can be had. */
+static void ask_all(struct batch *batch)
+{
+	pthread_t helpers[HELPERS];
+	unsigned count = 0, asked = 0;
+	int64_t began_ns = now_ns();
+
+	while (ask_next(batch)) {
+		if (++asked != SLOW_SURE || now_ns() - began_ns < SLOW_SURE * SLOW_NS)
+			continue;
+		while (count < HELPERS && asked + count < batch->count &&
+		       !pthread_create(&helpers[count], NULL, help, batch))
+			count++;
+	}
+	for (unsigned i = 0; i < count; i++)
+		pthread_join(helpers[i], NULL);
+}
+
+static int tell(const struct batch *batch, store_entry *entry, void *context)
+{
+	int rc = 0;
+
+	for (unsigned i = 0; !rc && i < batch->count; i++) {
+		const struct question *question = &batch->questions[i];
+
+		if (question->rc == -ENOENT || question->rc == -ESTALE)
+			continue; /* it has vanished */
+		rc = question->rc ? question->rc : entry(context, question->name, &question->attr);
+	}
+	return rc;
+}
+
+static int list(DIR *dir, store_entry *entry, void *context)
+{
+	struct batch *batch = malloc(sizeof(*batch));
+	bool is_last = false;
+	int rc = 0;
+
+	if (!batch)
+		return -ENOMEM;
+	batch->dir = dirfd(dir);
+	batch->count = 0;
+	while (!rc && !is_last) {
+		rc = fill(batch, dir);
+		is_last = batch->count < BATCH;
+		if (!rc) {
+			ask_all(batch);
+			rc = tell(batch, entry, context);
+		}
+		empty(batch);
+	}
+	free(batch);
+	return rc;
+}
+
+int store_list(struct store *store, const char *path, store_entry *entry, void *context)
+{
+	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
+	DIR *dir;
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	dir = fdopendir(fd);
+	if (!dir) {
+		rc = -errno;
+		close(fd);
+		return rc;
+	}
+	rc = list(dir, entry, context);
+	closedir(dir);
+	return rc;
+}
