@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Accesses: what the front end reports, and what follows from it. */
+#include "base/threads.h"
 #include "cache/cache.h"
 
 #include <errno.h>
@@ -13,14 +14,6 @@
 #define LATE_HOLD_MS 200
 #define PASSING_OLD_MS 5000
 #define STORE_MAX ((uint64_t)1 << 30) /* the kernel takes less than 4 GiB at once */
-
-uint64_t cache_now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 struct tree *cache_tree(struct cache *cache)
 {
@@ -57,7 +50,7 @@ static void drop_locked(struct cache *cache, struct node *node)
 	if (residency_drop(cache->residency, node) <= 0)
 		return;
 	if (!cache->leaving_bytes)
-		cache->dropped_ms = cache_now_ms();
+		cache->dropped_ms = clock_now_ms();
 	cache->leaving_bytes += charge_of(cache, node);
 }
 
@@ -65,12 +58,12 @@ static void dropped(void *context, struct node *node)
 {
 	struct cache *cache = context;
 
-	pthread_mutex_lock(&cache->lock);
-	cache->dropped_ms = cache_now_ms();
+	lock_acquire(&cache->lock);
+	cache->dropped_ms = clock_now_ms();
 	cache->leaving_bytes -= charge_of(cache, node);
 	if (!cache->leaving_bytes)
-		pthread_cond_broadcast(&cache->changed);
-	pthread_mutex_unlock(&cache->lock);
+		cond_wake_all(&cache->changed);
+	lock_release(&cache->lock);
 	flight_start_soon(cache);
 }
 
@@ -132,13 +125,13 @@ void cache_hurry_locked(struct cache *cache, uint64_t bytes)
 
 void cache_drop_old_passing(struct cache *cache)
 {
-	uint64_t now = cache_now_ms();
+	uint64_t now = clock_now_ms();
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	while (cache->options.observed && cache->passing_count &&
 	       now > cache->passing_since[cache->passing_first] + PASSING_OLD_MS)
 		drop_oldest_locked(cache);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 void cache_pass_locked(struct cache *cache, struct node *node)
@@ -161,7 +154,7 @@ void cache_pass_locked(struct cache *cache, struct node *node)
 	node->in_passing = true;
 	at = (cache->passing_first + cache->passing_count++) % PASSING_MAX;
 	cache->passing[at] = node;
-	cache->passing_since[at] = cache_now_ms();
+	cache->passing_since[at] = clock_now_ms();
 }
 
 /* --- files come and go: called by the tree --------------------------------------------------- */
@@ -201,9 +194,9 @@ static void file_added(void *context, struct node *node)
 {
 	struct cache *cache = context;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	(void)make_slot_locked(cache, node);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 /* The bytes and the name of the old version are of no use to whoever opens from now on. */
@@ -227,28 +220,28 @@ static void file_replaced(void *context, struct node *old, struct node *fresh)
 {
 	struct cache *cache = context;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	forget_version_locked(cache, old);
 	if (old->slot != SLOT_NONE) {
 		set_slot_locked(cache, fresh, old->slot);
 		(void)sched_size(cache->sched, old->slot, policy_size(cache, fresh));
 	}
 	__atomic_store_n(&old->slot, SLOT_NONE, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 static void file_removed(void *context, struct node *node)
 {
 	struct cache *cache = context;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	forget_version_locked(cache, node);
 	if (node->slot != SLOT_NONE) {
 		(void)sched_remove(cache->sched, node->slot);
 		cache->nodes[node->slot] = NULL;
 	}
 	__atomic_store_n(&node->slot, SLOT_NONE, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 /* What the kernel remembers of it, its listing too, holds no more. */
@@ -268,7 +261,7 @@ static const struct tree_events tree_events = { file_added, file_replaced, file_
 /* How long ago the source was asked about the node; another thread may just have done it. */
 static uint64_t age_ms(const struct node *node)
 {
-	uint64_t now = cache_now_ms(), then = __atomic_load_n(&node->checked_ms, __ATOMIC_RELAXED);
+	uint64_t now = clock_now_ms(), then = __atomic_load_n(&node->checked_ms, __ATOMIC_RELAXED);
 
 	return now > then ? now - then : 0;
 }
@@ -376,11 +369,11 @@ void cache_open(struct cache *cache, struct node *node, struct waiter *waiter)
 
 	waiter->retries = false;
 	if (!atomic_load(&node->stale)) {
-		pthread_mutex_lock(&cache->lock);
+		lock_acquire(&cache->lock);
 		rc = open_checked_locked(cache, node, waiter);
 		if (!rc)
 			node->opens++;
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 	}
 	if (rc <= 0)
 		waiter->answer(waiter, rc, NULL, 0);
@@ -421,11 +414,11 @@ void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot)
 {
 	struct node *found;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	found = observed_locked(cache, node, slot);
 	if (found && !cache->stopping)
 		saw_open_locked(cache, found);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	flight_start_all(cache);
 }
 
@@ -433,28 +426,28 @@ void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot
 {
 	struct node *found;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	found = observed_locked(cache, node, slot);
 	if (found && !cache->stopping) {
 		found->opens -= found->opens > 0;
 		if (!found->opens)
 			drop_passing_locked(cache, found);
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 void cache_set_observed(struct cache *cache, bool observed)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	cache->options.observed = observed;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 /* The kernel asks again at once after an error, for smaller parts: not another deadline each. */
 static bool is_late_locked(const struct cache *cache, const struct node *node)
 {
 	return cache->options.observed && node->late_ms &&
-	       cache_now_ms() - node->late_ms < LATE_HOLD_MS;
+	       clock_now_ms() - node->late_ms < LATE_HOLD_MS;
 }
 
 /* The kernel asks for bytes. It would not if it had them, so if the sample counts as
@@ -502,29 +495,29 @@ void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 		range_read(cache, node, waiter);
 		return;
 	}
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = read_locked(cache, node, waiter, &ready);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	if (rc < 0) {
 		waiter->answer(waiter, rc, NULL, 0);
 	} else if (rc > 0) {
 		flight_start_all(cache);
 	} else {
 		flight_answer(ready, waiter);
-		pthread_mutex_lock(&cache->lock);
+		lock_acquire(&cache->lock);
 		flight_put_locked(ready);
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 		flight_start_all(cache); /* the buffer may have been what others wait for */
 	}
 }
 
 void cache_release(struct cache *cache, struct node *node)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	node->opens--;
 	if (!node->opens)
 		drop_passing_locked(cache, node);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 static void forgotten(void *context, struct node *node)
@@ -533,11 +526,11 @@ static void forgotten(void *context, struct node *node)
 
 	if (!node_is_file(node))
 		return;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	unpass_locked(cache, node);
 	if (node->slot != SLOT_NONE && node->attr.size && !sched_evict(cache->sched, node->slot))
 		cache->stats.reclaimed++;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 void cache_forget(struct cache *cache, struct node *node, uint64_t count)
@@ -551,7 +544,7 @@ struct waiter *cache_take_waiter(struct cache *cache,
 {
 	struct waiter *found;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	found = range_take_waiter_locked(cache, is, context);
 	for (struct flight *flight = cache->flights; flight && !found; flight = flight->next)
 		for (struct waiter **at = &flight->waiters; *at; at = &(*at)->next)
@@ -560,7 +553,7 @@ struct waiter *cache_take_waiter(struct cache *cache,
 				*at = found->next;
 				break;
 			}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return found;
 }
 
@@ -581,8 +574,8 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 		cache->range_bytes = options->inflight_bytes / 2;
 	if (cache->range_bytes > STORE_MAX)
 		cache->range_bytes = STORE_MAX;
-	pthread_mutex_init(&cache->lock, NULL);
-	pthread_cond_init(&cache->changed, NULL);
+	lock_init(&cache->lock, LOCK_CACHE);
+	cond_init(&cache->changed);
 	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
 			  options->policy);
 	if (!rc)
@@ -602,7 +595,7 @@ int cache_start(struct cache *cache, const struct residency_kernel *kernel, void
 
 	if (rc)
 		return rc;
-	rc = -pthread_create(&cache->clock, NULL, flight_watch, cache);
+	rc = thread_start(&cache->clock, "shade-clock", flight_watch, cache);
 	if (rc) {
 		residency_stop(cache->residency);
 		residency_close(cache->residency);
@@ -614,7 +607,7 @@ void cache_stop(struct cache *cache)
 {
 	struct waiter *waiters;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	cache->stopping = true;
 	waiters = range_take_late_locked(cache, UINT64_MAX);
 	for (struct flight *flight = cache->flights; flight; flight = flight->next) {
@@ -628,14 +621,14 @@ void cache_stop(struct cache *cache)
 		if (flight->state == FLIGHT_RUNNING)
 			store_cancel(cache->store, &flight->read);
 	}
-	pthread_cond_broadcast(&cache->changed);
-	pthread_mutex_unlock(&cache->lock);
+	cond_wake_all(&cache->changed);
+	lock_release(&cache->lock);
 	waiter_answer_all(waiters, -ESHUTDOWN);
-	pthread_join(cache->clock, NULL);
-	pthread_mutex_lock(&cache->lock);
+	thread_join(&cache->clock);
+	lock_acquire(&cache->lock);
 	while (cache->running)
-		pthread_cond_wait(&cache->changed, &cache->lock);
-	pthread_mutex_unlock(&cache->lock);
+		cond_wait(&cache->changed, &cache->lock);
+	lock_release(&cache->lock);
 	residency_stop(cache->residency);
 }
 
@@ -657,7 +650,7 @@ void cache_destroy(struct cache *cache)
 	free(cache->ids);
 	free(cache->warm_queue);
 	free(cache->trace);
-	pthread_mutex_destroy(&cache->lock);
-	pthread_cond_destroy(&cache->changed);
+	lock_destroy(&cache->lock);
+	cond_destroy(&cache->changed);
 	free(cache);
 }

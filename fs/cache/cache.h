@@ -61,9 +61,6 @@ int cache_start(struct cache *cache, const struct residency_kernel *kernel, void
 void cache_stop(struct cache *cache);
 void cache_destroy(struct cache *cache);
 
-/* The clock that all of this goes by. */
-uint64_t cache_now_ms(void);
-
 struct tree *cache_tree(struct cache *cache);
 
 /* --- accesses ------------------------------------------------------------------------------ */

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "cache/internal.h"
 
 #define WATCH_MS 20
@@ -33,7 +34,7 @@ struct flight *flight_get_locked(struct cache *cache, struct node *node)
 	flight->node = node;
 	flight->size = node->attr.size;
 	flight->expected = node->attr;
-	flight->deadline_ms = cache_now_ms() + cache->options.deadline_ms;
+	flight->deadline_ms = clock_now_ms() + cache->options.deadline_ms;
 	node_hold(node);
 	node->flight = flight;
 	flight->next = NULL;
@@ -127,14 +128,14 @@ static void finish_store(struct residency_store *store, int rc)
 	struct cache *cache = flight->cache;
 	struct waiter *opens;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	opens = flight->waiters; /* they came while it was stored, or before */
 	flight->waiters = NULL;
 	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
 		flight->node->opens++;
 	settle_locked(flight, rc);
 	flight_put_locked(flight);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	waiter_answer_all(opens, 0);
 }
 
@@ -159,7 +160,7 @@ static void succeed_locked(struct flight *flight)
 	flight->users = 1; /* who stores it */
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += flight->size;
-	__atomic_store_n(&flight->node->checked_ms, cache_now_ms(), __ATOMIC_RELAXED);
+	__atomic_store_n(&flight->node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
 }
 
 static void fail_locked(struct flight *flight, int rc)
@@ -245,11 +246,11 @@ static void deliver(struct flight *flight, struct waiter *reads, bool waited_for
 /* The store has one less, and whoever waited for it is answered. */
 void flight_landed(struct cache *cache)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	cache->running--;
 	if (cache->stopping)
-		pthread_cond_broadcast(&cache->changed);
-	pthread_mutex_unlock(&cache->lock);
+		cond_wake_all(&cache->changed);
+	lock_release(&cache->lock);
 	flight_start_all(cache);
 }
 
@@ -260,21 +261,21 @@ static void fetched(struct store_read *read, int rc)
 	struct waiter *waiters;
 	bool waited_for;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (rc || flight->abandoned) {
 		if (!flight->abandoned)
 			fail_locked(flight, rc);
 		waiters = flight->waiters;
 		flight->waiters = NULL;
 		end_locked(flight);
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 		waiter_answer_all(waiters, rc);
 	} else {
 		waited_for = flight->waiters != NULL;
 		succeed_locked(flight);
 		flight->queued = !waited_for;
 		waiters = take_reads_locked(flight);
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 		deliver(flight, waiters, waited_for);
 	}
 	flight_landed(cache);
@@ -307,21 +308,21 @@ static void checked(struct store_read *read, int rc)
 	struct node *node = flight->node;
 	struct waiter *retries;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (rc || flight->abandoned) {
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 		fetched(read, rc);
 		return;
 	}
 	node_hold(node);
-	__atomic_store_n(&node->checked_ms, cache_now_ms(), __ATOMIC_RELAXED);
+	__atomic_store_n(&node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
 	retries = take_retries_locked(flight);
 	flight->checking = false;
 	if (flight->waiters || flight->admitted || flight->restoring)
 		flight->state = FLIGHT_WAITING;
 	else
 		end_locked(flight);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	for (struct waiter *next; retries; retries = next) {
 		next = retries->next;
 		cache_open(cache, node, retries);
@@ -342,7 +343,7 @@ static uint64_t buffer_memory(const struct flight *flight)
 /* A drop may wait for a READ that waits for a fetch: then one is possible all the same. */
 static bool drops_are_stuck_locked(const struct cache *cache)
 {
-	return !cache->leaving_bytes || cache_now_ms() > cache->dropped_ms + DROP_PATIENCE_MS;
+	return !cache->leaving_bytes || clock_now_ms() > cache->dropped_ms + DROP_PATIENCE_MS;
 }
 
 /* What passes through and what is on its way out count, too. */
@@ -455,7 +456,7 @@ static struct flight *take_next(struct cache *cache)
 {
 	struct flight *flight = NULL;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!cache->stopping) {
 		flight = next_wanted_locked(cache);
 		if (!flight)
@@ -463,13 +464,13 @@ static struct flight *take_next(struct cache *cache)
 	}
 	if (flight) {
 		flight->state = FLIGHT_RUNNING;
-		cache->started_ms = cache_now_ms();
+		cache->started_ms = clock_now_ms();
 		flight->deadline_ms = cache->started_ms + cache->options.deadline_ms;
 		cache->running++;
 		flight->accounted = buffer_memory(flight);
 		cache->inflight_bytes += flight->accounted;
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return flight;
 }
 
@@ -499,11 +500,11 @@ void flight_start_all(struct cache *cache)
  * that READ waits for. */
 void flight_start_soon(struct cache *cache)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!cache->start_wanted)
-		pthread_cond_broadcast(&cache->changed);
+		cond_wake_all(&cache->changed);
 	cache->start_wanted = true;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 /* --- deadlines
@@ -516,7 +517,7 @@ static struct waiter *abandon_locked(struct flight *flight)
 
 	flight->waiters = NULL;
 	fail_locked(flight, -ETIMEDOUT);
-	flight->node->late_ms = cache_now_ms();
+	flight->node->late_ms = clock_now_ms();
 	if (flight->state == FLIGHT_WAITING) {
 		end_locked(flight);
 		return waiters;
@@ -541,11 +542,11 @@ static bool is_late_locked(const struct flight *flight, uint64_t now)
 /* Those who wait for the first flight that is late, and what it is. */
 static struct waiter *take_late(struct cache *cache, char *name, size_t room, bool *found)
 {
-	uint64_t now = cache_now_ms();
+	uint64_t now = clock_now_ms();
 	struct waiter *waiters;
 	struct flight *flight;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	waiters = range_take_late_locked(cache, now);
 	flight = cache->flights;
 	while (flight && !is_late_locked(flight, now))
@@ -559,7 +560,7 @@ static struct waiter *take_late(struct cache *cache, char *name, size_t room, bo
 			end = &(*end)->next;
 		*end = abandon_locked(flight);
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return waiters;
 }
 
@@ -578,37 +579,29 @@ static void answer_late(struct cache *cache)
 }
 
 /* Waits until then at most. True: something may be started. */
-static bool rest(struct cache *cache, const struct timespec *until, bool *stopping)
+static bool rest(struct cache *cache, uint64_t until_ms, bool *stopping)
 {
-	bool wanted;
-	int rc = 0;
+	bool wanted, on_time = true;
 
-	pthread_mutex_lock(&cache->lock);
-	while (!cache->stopping && !cache->start_wanted && !rc)
-		rc = pthread_cond_timedwait(&cache->changed, &cache->lock, until);
+	lock_acquire(&cache->lock);
+	while (!cache->stopping && !cache->start_wanted && on_time)
+		on_time = cond_wait_until(&cache->changed, &cache->lock, until_ms);
 	wanted = cache->start_wanted;
 	cache->start_wanted = false;
 	*stopping = cache->stopping;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return wanted;
 }
 
-void *flight_watch(void *argument)
+void flight_watch(void *argument)
 {
 	struct cache *cache = argument;
 	bool stopping = false;
 
-	pthread_setname_np(pthread_self(), "shade-clock");
 	while (!stopping) {
-		struct timespec until;
+		uint64_t until_ms = clock_now_ms() + WATCH_MS;
 
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += WATCH_MS * 1000000;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
-		while (rest(cache, &until, &stopping))
+		while (rest(cache, until_ms, &stopping))
 			flight_start_all(cache);
 		answer_late(cache);
 		tree_reap(cache->tree);
@@ -616,5 +609,4 @@ void *flight_watch(void *argument)
 		flight_start_all(cache); /* if drops are stuck */
 		cache->options.tick(cache->options.tick_context);
 	}
-	return NULL;
 }

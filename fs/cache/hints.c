@@ -5,9 +5,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
 #include "cache/internal.h"
 
 #define TRIM_AT_A_TIME 64
+#define TRIM_PATIENCE_MS 5000
 
 /* --- the numbering ------------------------------------------------------------------------------
  */
@@ -66,7 +68,7 @@ static int scan_dir(struct scan *scan, struct node *dir)
 {
 	struct tree *tree = scan->cache->tree;
 	struct children children = { 0 };
-	int rc = tree_children(tree, dir, TREE_BEGIN, cache_now_ms(), true, false, take_child,
+	int rc = tree_children(tree, dir, TREE_BEGIN, clock_now_ms(), true, false, take_child,
 			       &children, NULL);
 
 	for (uint32_t i = 0; i < children.count; i++) {
@@ -96,7 +98,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 	uint32_t *ids = NULL;
 
 	if (!rc) {
-		pthread_mutex_lock(&cache->lock);
+		lock_acquire(&cache->lock);
 		ids = malloc((cache->slot_count + 1) * sizeof(*ids));
 		rc = ids ? 0 : -ENOMEM;
 		if (!rc) {
@@ -110,7 +112,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 			cache->ids_count = cache->slot_count;
 			cache->numbered = scan.count;
 		}
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 	}
 	if (rc)
 		free(scan.slots);
@@ -121,9 +123,9 @@ bool cache_scan_complete(struct cache *cache)
 {
 	bool complete;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	complete = cache->numbering != NULL;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return complete;
 }
 
@@ -131,9 +133,9 @@ uint32_t cache_samples(struct cache *cache)
 {
 	uint32_t count;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	count = cache->numbering ? cache->numbered : cache->slot_count;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return count;
 }
 
@@ -150,11 +152,11 @@ static int slot_locked(const struct cache *cache, uint32_t id, uint32_t *slot)
 int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 {
 	struct node *node;
-	int rc = tree_find(cache->tree, path, cache_now_ms(), &node);
+	int rc = tree_find(cache->tree, path, clock_now_ms(), &node);
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!cache->numbering)
 		rc = -EAGAIN;
 	else if (node->slot == SLOT_NONE || node->slot >= cache->ids_count ||
@@ -162,7 +164,7 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 		rc = -ENOENT;
 	else
 		*id = cache->ids[node->slot];
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	tree_release(cache->tree, node);
 	return rc;
 }
@@ -172,7 +174,7 @@ int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cach
 	uint32_t slot;
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = slot_locked(cache, id, &slot);
 	if (!rc)
 		*sample = (struct cache_sample){
@@ -181,7 +183,7 @@ int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cach
 			.resident = sched_resident(cache->sched, slot),
 			.size = cache->nodes[slot] ? cache->nodes[slot]->attr.size : 0,
 		};
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -191,10 +193,10 @@ char *cache_sample_path(struct cache *cache, uint32_t id)
 	uint32_t slot;
 	char *path;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!slot_locked(cache, id, &slot) && (node = cache->nodes[slot]))
 		node_hold(node);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	if (!node)
 		return NULL;
 	path = node_path(node);
@@ -206,11 +208,11 @@ uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t 
 {
 	uint32_t count;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	count = sched_get_ahead(cache->sched, job, ids, max);
 	for (uint32_t i = 0; i < count; i++)
 		ids[i] = ids[i] < cache->ids_count ? cache->ids[ids[i]] : UINT32_MAX;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return count;
 }
 
@@ -221,9 +223,9 @@ int cache_job_begin(struct cache *cache, uint32_t *job)
 {
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = sched_job_begin(cache->sched, job);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -231,9 +233,9 @@ int cache_job_end(struct cache *cache, uint32_t job)
 {
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = sched_job_end(cache->sched, job);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -241,9 +243,9 @@ int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *s
 {
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = sched_get_job_stats(cache->sched, job, stats);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -253,22 +255,22 @@ uint64_t cache_trace_begin(struct cache *cache)
 {
 	uint64_t at;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!cache->trace_readers++)
 		cache->trace = calloc(TRACE_ROOM, sizeof(*cache->trace));
 	at = cache->traced;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return at;
 }
 
 void cache_trace_end(struct cache *cache)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	if (!--cache->trace_readers) {
 		free(cache->trace);
 		cache->trace = NULL;
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }
 
 void cache_trace_locked(struct cache *cache, const struct node *node, enum sched_action action)
@@ -288,13 +290,13 @@ uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *acc
 {
 	uint32_t count = 0;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	*lost = cache->trace && cache->traced - *at > TRACE_ROOM ? cache->traced - *at - TRACE_ROOM
 								 : 0;
 	*at += *lost;
 	for (; cache->trace && count < max && *at < cache->traced; count++)
 		accesses[count] = cache->trace[(*at)++ % TRACE_ROOM];
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return count;
 }
 
@@ -306,7 +308,7 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	for (uint32_t i = 0; !rc && i < count; i++) {
 		uint32_t slot;
 
@@ -314,7 +316,7 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 		if (!rc)
 			rc = sched_score(cache->sched, job, slot, scores[i]);
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -324,12 +326,12 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
 	int rc = slots ? 0 : -ENOMEM;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	for (uint32_t i = 0; !rc && i < count; i++)
 		rc = slot_locked(cache, ids[i], &slots[i]);
 	if (!rc)
 		rc = sched_order(cache->sched, job, epoch, slots, count);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	free(slots);
 	if (!rc)
 		flight_start_soon(cache);
@@ -340,9 +342,9 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 {
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = sched_epoch(cache->sched, job, epoch);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	flight_start_soon(cache);
 	return rc;
 }
@@ -353,15 +355,13 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 /* Waits until what left is gone, for a moment at most: a drop may wait for a reader. */
 static void wait_for_drops_locked(struct cache *cache)
 {
-	struct timespec until;
+	uint64_t until_ms = clock_now_ms() + TRIM_PATIENCE_MS;
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 5;
 	cache_hurry_locked(cache, cache->leaving_bytes);
 	while (cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes >
 		       cache->options.inflight_bytes &&
 	       !cache->stopping)
-		if (pthread_cond_timedwait(&cache->changed, &cache->lock, &until))
+		if (!cond_wait_until(&cache->changed, &cache->lock, until_ms))
 			break;
 }
 
@@ -371,7 +371,7 @@ int cache_set_capacity(struct cache *cache, uint64_t bytes)
 
 	if (bytes <= cache->options.inflight_bytes)
 		return -EINVAL;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
 	while ((count = sched_trim(cache->sched, victims, TRIM_AT_A_TIME)) > 0) {
 		struct sched_verdict verdict = { .victim_count = count, .victims = victims };
@@ -380,7 +380,7 @@ int cache_set_capacity(struct cache *cache, uint64_t bytes)
 	}
 	wait_for_drops_locked(cache);
 	cache->options.capacity_bytes = bytes;
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	flight_start_soon(cache);
 	return 0;
 }
@@ -389,9 +389,9 @@ int cache_set_policy(struct cache *cache, const char *policy)
 {
 	int rc;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = sched_set_policy(cache->sched, policy);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return rc;
 }
 
@@ -427,7 +427,7 @@ static int slots_below(struct cache *cache, const char *path, uint32_t **slots, 
 	struct scan scan = { .cache = cache, .stop = &never };
 	struct node *node;
 	uint32_t slot;
-	int rc = tree_find(cache->tree, path, cache_now_ms(), &node);
+	int rc = tree_find(cache->tree, path, clock_now_ms(), &node);
 
 	if (rc)
 		return rc;
@@ -452,9 +452,9 @@ int cache_warm(struct cache *cache, const char *path)
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	rc = queue_warm_locked(cache, slots, count);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	free(slots);
 	flight_start_soon(cache);
 	return rc;
@@ -467,14 +467,14 @@ int cache_evict(struct cache *cache, const char *path)
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	for (uint32_t i = 0; i < count; i++) {
 		struct sched_verdict verdict = { .victim_count = 1, .victims = &slots[i] };
 
 		if (!sched_evict(cache->sched, slots[i]))
 			cache_drop_victims_locked(cache, &verdict);
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	free(slots);
 	return 0;
 }
@@ -486,10 +486,10 @@ int cache_pin(struct cache *cache, const char *path, bool pin)
 
 	if (rc)
 		return rc;
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	for (uint32_t i = 0; i < count; i++)
 		(void)(pin ? sched_pin : sched_unpin)(cache->sched, slots[i]);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	free(slots);
 	return 0;
 }
@@ -508,7 +508,7 @@ static uint64_t memory_locked(const struct cache *cache, const struct cache_stat
 
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 {
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	*stats = cache->stats;
 	sched_get_stats(cache->sched, &stats->sched);
 	(void)sched_get_job_stats(cache->sched, 0, &stats->job);
@@ -516,5 +516,5 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	stats->capacity_bytes = cache->options.capacity_bytes;
 	stats->inflight_bytes = cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes;
 	stats->memory_bytes = memory_locked(cache, stats);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 }

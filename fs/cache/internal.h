@@ -10,9 +10,9 @@
 #define SHADE_CACHE_INTERNAL_H
 
 #include <errno.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "cache/cache.h"
 
 #define TRACE_ROOM 65536
@@ -69,11 +69,11 @@ struct cache {
 	struct store *store;
 	struct tree *tree;
 	struct residency *residency;
-	pthread_t clock;      /* watches deadlines */
+	struct thread clock;  /* watches deadlines */
 	uint64_t range_bytes; /* files larger than this are read by ranges */
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed; /* lock: a flight has ended, or `stopping` */
+	struct lock lock;
+	struct cond changed; /* lock: a flight has ended, or `stopping` */
 	struct sched *sched;
 	struct node **nodes; /* by slot; NULL: the name is gone */
 	uint32_t slot_count, slot_room;
@@ -127,7 +127,7 @@ void flight_put_locked(struct flight *flight);
 void flight_start_all(struct cache *cache);
 /* Has the clock do that: for threads that wait in the kernel. */
 void flight_start_soon(struct cache *cache);
-void *flight_watch(void *cache);
+void flight_watch(void *cache);
 /* The store has one less, and whoever waited for it is answered. */
 void flight_landed(struct cache *cache);
 /* Gives a reader its bytes from a flight that is ready and has a user. */

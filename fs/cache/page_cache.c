@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "cache/page_cache.h"
+#include "base/threads.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -10,9 +10,9 @@
 /* A queue and the thread that works on it. */
 struct lane {
 	struct residency *residency;
-	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct thread thread;
+	struct lock lock;
+	struct cond changed;
 	struct residency_store *first, **end; /* lock */
 	bool closing;			      /* lock */
 };
@@ -59,13 +59,11 @@ static void do_one(struct residency *r, struct residency_store *store, bool clos
 	tree_release(r->tree, node);
 }
 
-static void *serve(void *argument)
+static void serve(void *argument)
 {
 	struct lane *lane = argument;
 
-	pthread_setname_np(pthread_self(),
-			   lane == &lane->residency->drops ? "shade-drops" : "shade-stores");
-	pthread_mutex_lock(&lane->lock);
+	lock_acquire(&lane->lock);
 	for (;;) {
 		struct residency_store *store = lane->first;
 		bool closing = lane->closing;
@@ -73,18 +71,17 @@ static void *serve(void *argument)
 		if (!store && closing)
 			break;
 		if (!store) {
-			pthread_cond_wait(&lane->changed, &lane->lock);
+			cond_wait(&lane->changed, &lane->lock);
 			continue;
 		}
 		lane->first = store->next;
 		if (!lane->first)
 			lane->end = &lane->first;
-		pthread_mutex_unlock(&lane->lock);
+		lock_release(&lane->lock);
 		do_one(lane->residency, store, closing);
-		pthread_mutex_lock(&lane->lock);
+		lock_acquire(&lane->lock);
 	}
-	pthread_mutex_unlock(&lane->lock);
-	return NULL;
+	lock_release(&lane->lock);
 }
 
 /* False: the lane is closed. */
@@ -93,15 +90,15 @@ static bool queue(struct lane *lane, struct residency_store *store)
 	bool open;
 
 	store->next = NULL;
-	pthread_mutex_lock(&lane->lock);
+	lock_acquire(&lane->lock);
 	open = !lane->closing;
 	if (open) {
 		node_hold(store->node);
 		*lane->end = store;
 		lane->end = &store->next;
-		pthread_cond_signal(&lane->changed);
+		cond_wake_one(&lane->changed);
 	}
-	pthread_mutex_unlock(&lane->lock);
+	lock_release(&lane->lock);
 	return open;
 }
 
@@ -142,28 +139,28 @@ int residency_drop(struct residency *r, struct node *node)
 	return -ESHUTDOWN;
 }
 
-static int lane_open(struct lane *lane, struct residency *r)
+static int lane_open(struct lane *lane, struct residency *r, const char *name)
 {
 	lane->residency = r;
 	lane->end = &lane->first;
-	pthread_mutex_init(&lane->lock, NULL);
-	pthread_cond_init(&lane->changed, NULL);
-	return -pthread_create(&lane->thread, NULL, serve, lane);
+	lock_init(&lane->lock, LOCK_PAGE_CACHE);
+	cond_init(&lane->changed);
+	return thread_start(&lane->thread, name, serve, lane);
 }
 
 static void lane_stop(struct lane *lane)
 {
-	pthread_mutex_lock(&lane->lock);
+	lock_acquire(&lane->lock);
 	lane->closing = true;
-	pthread_cond_signal(&lane->changed);
-	pthread_mutex_unlock(&lane->lock);
-	pthread_join(lane->thread, NULL);
+	cond_wake_one(&lane->changed);
+	lock_release(&lane->lock);
+	thread_join(&lane->thread);
 }
 
 static void lane_close(struct lane *lane)
 {
-	pthread_mutex_destroy(&lane->lock);
-	pthread_cond_destroy(&lane->changed);
+	lock_destroy(&lane->lock);
+	cond_destroy(&lane->changed);
 }
 
 int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
@@ -180,9 +177,9 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 	r->context = context;
 	r->dropped = dropped;
 	r->dropped_context = dropped_context;
-	rc = lane_open(&r->stores, r);
+	rc = lane_open(&r->stores, r, "shade-stores");
 	if (!rc) {
-		rc = lane_open(&r->drops, r);
+		rc = lane_open(&r->drops, r, "shade-drops");
 		if (rc) {
 			lane_stop(&r->stores);
 			lane_close(&r->stores);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "cache/internal.h"
 
 #define OF_ONE_FILE 8 /* reads at a time */
@@ -82,14 +83,14 @@ static void range_done(struct store_read *read, int rc)
 	struct cache *cache = range->cache;
 	struct waiter *waiter;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	waiter = take_waiter_locked(range);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	if (waiter)
 		waiter->answer(waiter, rc, read->buffer, rc ? 0 : read->got);
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	leave_locked(range, rc);
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	discard(range);
 	flight_landed(cache);
 }
@@ -108,7 +109,7 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 	*range = (struct range){ .cache = cache,
 				 .node = node,
 				 .waiter = waiter,
-				 .deadline_ms = cache_now_ms() + cache->options.deadline_ms,
+				 .deadline_ms = clock_now_ms() + cache->options.deadline_ms,
 				 .expected = node->attr,
 				 .path = path };
 	range->read = (struct store_read){ .path = path,
@@ -149,21 +150,21 @@ static struct range *take_next(struct cache *cache)
 {
 	struct range *range;
 
-	pthread_mutex_lock(&cache->lock);
+	lock_acquire(&cache->lock);
 	range = cache->ranges_waiting;
 	while (range && !may_start_locked(cache, range))
 		range = range->next;
 	if (range) {
 		unlink_locked(range);
 		link_locked(&cache->ranges, range);
-		cache->started_ms = cache_now_ms();
+		cache->started_ms = clock_now_ms();
 		range->deadline_ms = cache->started_ms + cache->options.deadline_ms;
 		cache->running++;
 		cache->ranges_running++;
 		cache->ranges_bytes += range->read.size;
 		cache->inflight_bytes += range->read.size;
 	}
-	pthread_mutex_unlock(&cache->lock);
+	lock_release(&cache->lock);
 	return range;
 }
 
@@ -201,9 +202,9 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter)
 	int rc = -ENOMEM;
 
 	if (range) {
-		pthread_mutex_lock(&cache->lock);
+		lock_acquire(&cache->lock);
 		rc = enter_locked(range);
-		pthread_mutex_unlock(&cache->lock);
+		lock_release(&cache->lock);
 	}
 	if (!rc) {
 		flight_start_all(cache);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "control/shade.h"
 
 static struct cache *cache_of(void *context)
@@ -29,7 +30,7 @@ static int on_check_path(void *context, const char *path)
 {
 	struct tree *tree = cache_tree(cache_of(context));
 	struct node *node;
-	int rc = tree_find(tree, path, cache_now_ms(), &node);
+	int rc = tree_find(tree, path, clock_now_ms(), &node);
 
 	if (!rc)
 		tree_release(tree, node);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/threads.h"
 #include "control/shade.h"
 
 #define NUMBERS 32
@@ -136,9 +137,9 @@ static fuse_ino_t find_name(struct front *front, fuse_ino_t parent, const char *
 	if (parent == FUSE_ROOT_ID)
 		return SHADE_DIR_INO;
 	if (parent == JOBS_INO) {
-		pthread_mutex_lock(&front->jobs_lock);
+		lock_acquire(&front->jobs_lock);
 		place = *name ? find_job_locked(front, name) : 0;
-		pthread_mutex_unlock(&front->jobs_lock);
+		lock_release(&front->jobs_lock);
 		return place ? dir_of(place) : 0;
 	}
 	if (parent == SHADE_DIR_INO && !strcmp(name, "jobs"))
@@ -210,7 +211,7 @@ void shade_readdir(struct front *front, fuse_req_t req, fuse_ino_t ino, size_t s
 
 	if (size > sizeof(buffer))
 		size = sizeof(buffer);
-	pthread_mutex_lock(&front->jobs_lock);
+	lock_acquire(&front->jobs_lock);
 	for (unsigned i = (unsigned)offset; i < count; i++) {
 		struct fuse_entry_param entry = { 0 };
 		fuse_ino_t number;
@@ -228,7 +229,7 @@ void shade_readdir(struct front *front, fuse_req_t req, fuse_ino_t ino, size_t s
 			break;
 		used += length;
 	}
-	pthread_mutex_unlock(&front->jobs_lock);
+	lock_release(&front->jobs_lock);
 	fuse_reply_buf(req, buffer, used);
 }
 
@@ -272,9 +273,9 @@ void shade_mkdir(struct front *front, fuse_req_t req, fuse_ino_t parent, const c
 	if (!may_use(front, req)) {
 		rc = -EACCES;
 	} else if (parent == JOBS_INO) {
-		pthread_mutex_lock(&front->jobs_lock);
+		lock_acquire(&front->jobs_lock);
 		rc = make_job_locked(front, name, &place);
-		pthread_mutex_unlock(&front->jobs_lock);
+		lock_release(&front->jobs_lock);
 	}
 	if (rc)
 		fuse_reply_err(req, -rc);
@@ -289,9 +290,9 @@ void shade_rmdir(struct front *front, fuse_req_t req, fuse_ino_t parent, const c
 	if (!may_use(front, req)) {
 		rc = -EACCES;
 	} else if (parent == JOBS_INO) {
-		pthread_mutex_lock(&front->jobs_lock);
+		lock_acquire(&front->jobs_lock);
 		rc = end_job_locked(front, name);
-		pthread_mutex_unlock(&front->jobs_lock);
+		lock_release(&front->jobs_lock);
 	}
 	fuse_reply_err(req, -rc);
 }
@@ -311,7 +312,7 @@ static void handle_free(struct shade_handle *handle)
 		control_parser_free(handle->parser);
 	if (handle->traces)
 		trace_close(handle);
-	pthread_mutex_destroy(&handle->lock);
+	lock_destroy(&handle->lock);
 	free(handle->text);
 	free(handle);
 }
@@ -341,7 +342,7 @@ static int handle_enter(struct shade_handle *handle, unsigned place)
 	struct front *front = handle->front;
 	int rc = 0;
 
-	pthread_mutex_lock(&front->jobs_lock);
+	lock_acquire(&front->jobs_lock);
 	if (place && !*front->jobs[place].name) {
 		rc = -ENOENT;
 	} else {
@@ -354,7 +355,7 @@ static int handle_enter(struct shade_handle *handle, unsigned place)
 			handle->next->before = &handle->next;
 		front->handles = handle;
 	}
-	pthread_mutex_unlock(&front->jobs_lock);
+	lock_release(&front->jobs_lock);
 	return rc;
 }
 
@@ -362,12 +363,12 @@ static void handle_leave(struct shade_handle *handle)
 {
 	struct front *front = handle->front;
 
-	pthread_mutex_lock(&front->jobs_lock);
+	lock_acquire(&front->jobs_lock);
 	front->jobs[handle->place].opens--;
 	*handle->before = handle->next;
 	if (handle->next)
 		handle->next->before = handle->before;
-	pthread_mutex_unlock(&front->jobs_lock);
+	lock_release(&front->jobs_lock);
 }
 
 void shade_close_all(struct front *front)
@@ -388,7 +389,7 @@ static int handle_new(struct front *front, fuse_ino_t ino, struct shade_handle *
 	if (!handle)
 		return -ENOMEM;
 	handle->front = front;
-	pthread_mutex_init(&handle->lock, NULL);
+	lock_init(&handle->lock, LOCK_HANDLE);
 	rc = handle_enter(handle, place_of(ino));
 	if (!rc) {
 		rc = handle_fill(handle, file_of(ino));
@@ -435,7 +436,7 @@ static char *copy_text(struct shade_handle *handle, size_t size, off_t offset, s
 	size_t left = (size_t)offset < handle->size ? handle->size - (size_t)offset : 0;
 	char *copy;
 
-	pthread_mutex_lock(&handle->lock);
+	lock_acquire(&handle->lock);
 	if (handle->parser) {
 		/* The answer to the last write, once; then the end of the file. */
 		if (!handle->answered)
@@ -449,7 +450,7 @@ static char *copy_text(struct shade_handle *handle, size_t size, off_t offset, s
 	copy = malloc(*length + 1);
 	if (copy && *length)
 		memcpy(copy, text + offset, *length);
-	pthread_mutex_unlock(&handle->lock);
+	lock_release(&handle->lock);
 	return copy;
 }
 
@@ -480,10 +481,10 @@ void shade_write(struct front *front, fuse_req_t req, const char *data, size_t s
 	int rc;
 
 	(void)front;
-	pthread_mutex_lock(&handle->lock);
+	lock_acquire(&handle->lock);
 	rc = control_parser_write(handle->parser, data, size);
 	handle->answered = false;
-	pthread_mutex_unlock(&handle->lock);
+	lock_release(&handle->lock);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
@@ -532,7 +533,7 @@ void shade_ioctl(struct front *front, fuse_req_t req, unsigned command, const vo
 	int rc = -ENOTTY;
 
 	if (handle->parser)
-		pthread_mutex_lock(&handle->lock);
+		lock_acquire(&handle->lock);
 	if (!handle->parser) {
 		rc = -ENOTTY;
 	} else if (command == SHADE_IOCTL_SCORES && in_size == sizeof(struct shade_ioctl_scores)) {
@@ -547,7 +548,7 @@ void shade_ioctl(struct front *front, fuse_req_t req, unsigned command, const vo
 	}
 	if (handle->parser) {
 		handle->answered = rc == -ENOTTY;
-		pthread_mutex_unlock(&handle->lock);
+		lock_release(&handle->lock);
 	}
 	if (rc)
 		fuse_reply_err(req, -rc);

@@ -4,9 +4,9 @@
 #ifndef SHADE_SHADE_H
 #define SHADE_SHADE_H
 
-#include <pthread.h>
 #include <stdio.h>
 
+#include "base/threads.h"
 #include "control/parse.h"
 #include "daemon/daemon.h"
 
@@ -17,7 +17,7 @@ struct shade_handle {
 	uint32_t job;	/* the policy core's number of it */
 	char *text;	/* what a reader gets, made at the open */
 	size_t size;
-	pthread_mutex_t lock;	       /* control: one command at a time */
+	struct lock lock;	       /* control: one command at a time */
 	struct control_parser *parser; /* lock */
 	bool answered;		       /* lock: the answer was read */
 	bool traces;

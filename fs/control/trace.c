@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/threads.h"
 #include "control/shade.h"
 
 #define LINE_MAX_BYTES 64
@@ -89,10 +90,10 @@ void trace_read(struct shade_handle *handle, fuse_req_t req, size_t size)
 		return;
 	}
 	*wait = (struct trace_wait){ .handle = handle, .req = req, .size = size };
-	pthread_mutex_lock(&front->trace_lock);
+	lock_acquire(&front->trace_lock);
 	wait->next = front->trace_waits;
 	front->trace_waits = wait;
-	pthread_mutex_unlock(&front->trace_lock);
+	lock_release(&front->trace_lock);
 }
 
 /* Once the kernel has an answer its handle may be released, so the list is taken apart first. */
@@ -100,7 +101,7 @@ void shade_trace_tick(struct front *front, bool ending)
 {
 	struct trace_wait *waits, *again = NULL, **end = &again;
 
-	pthread_mutex_lock(&front->trace_lock);
+	lock_acquire(&front->trace_lock);
 	waits = front->trace_waits;
 	front->trace_waits = NULL;
 	for (struct trace_wait *next; waits; waits = next) {
@@ -119,5 +120,5 @@ void shade_trace_tick(struct front *front, bool ending)
 	}
 	*end = NULL;
 	front->trace_waits = again;
-	pthread_mutex_unlock(&front->trace_lock);
+	lock_release(&front->trace_lock);
 }

@@ -6,8 +6,8 @@
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 14)
 #include <fuse_lowlevel.h>
-#include <pthread.h>
 
+#include "base/threads.h"
 #include "cache/cache.h"
 #include "daemon/options.h"
 
@@ -23,7 +23,7 @@ struct front {
 	/* native.c's. Who looks at it while it may end has the lock and sees `stopping`.
 	 */
 	struct native *native_state;
-	pthread_mutex_t flush_lock;
+	struct lock flush_lock;
 	struct store *store;
 	struct cache *cache;
 	bool acls;	       /* others may come, and the source has lists of who may */
@@ -33,7 +33,7 @@ struct front {
 	_Atomic uint64_t accesses_lost;	  /* native: at least so many were not told of */
 	void (*end)(struct front *front); /* the mount is gone: the daemon should be, too */
 
-	pthread_mutex_t jobs_lock;
+	struct lock jobs_lock;
 	struct {
 		char name[64]; /* empty: there is none */
 		uint32_t id;   /* the policy core's */
@@ -42,7 +42,7 @@ struct front {
 
 	struct shade_handle *handles; /* jobs_lock: what is open in .shade */
 
-	pthread_mutex_t trace_lock;
+	struct lock trace_lock;
 	struct trace_wait *trace_waits; /* trace_lock */
 };
 

@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "daemon/daemon.h"
 #include "daemon/systemd.h"
 #include "daemon/watchdog.h"
@@ -38,7 +39,7 @@
 struct service {
 	struct front front;
 	struct manifest_keeper manifest;
-	pthread_t signals, scanner;
+	struct thread signals, scanner;
 	sem_t end;     /* posted by whoever knows that it is time */
 	sem_t ended;   /* all is as it should be */
 	char why[512]; /* mode=auto took portable: because of that */
@@ -73,7 +74,7 @@ static void block_signals(void)
 }
 
 /* The main thread sends SIGTERM to this one when it knows already. */
-static void *wait_for_signal(void *argument)
+static void wait_for_signal(void *argument)
 {
 	struct service *service = argument;
 	sigset_t wanted;
@@ -85,7 +86,6 @@ static void *wait_for_signal(void *argument)
 	sigaddset(&wanted, SIGHUP);
 	sigwait(&wanted, &signal);
 	sem_post(&service->end);
-	return NULL;
 }
 
 /* --- the beginning ------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ struct audit {
  * once more, so it is told again. */
 static void audit(struct front *front, struct audit *audit)
 {
-	uint64_t now = cache_now_ms(), staleness = (uint64_t)(front->options.staleness_s * 1000);
+	uint64_t now = clock_now_ms(), staleness = (uint64_t)(front->options.staleness_s * 1000);
 	struct tree *tree = cache_tree(front->cache);
 
 	if (tree_is_doubted(tree) || now - audit->audited_ms > staleness / 8) {
@@ -170,28 +170,27 @@ static void audit(struct front *front, struct audit *audit)
 }
 
 /* Numbers the samples, now and whenever somebody asks. */
-static void *scan(void *argument)
+static void scan(void *argument)
 {
 	struct service *service = argument;
 	struct front *front = &service->front;
-	struct audit state = { .audited_ms = cache_now_ms() };
+	struct audit state = { .audited_ms = clock_now_ms() };
 	uint64_t retry_ms = UINT64_MAX; /* when the source may have recovered */
 	bool again = false;
 
-	pthread_setname_np(pthread_self(), "shade-scan");
 	while (!atomic_load(&front->stopping)) {
 		struct timespec moment = { .tv_nsec = 20000000 };
 		int rc = 0;
 
 		if (front->native)
 			audit(front, &state);
-		if (!atomic_exchange(&front->scan_wanted, false) && cache_now_ms() < retry_ms) {
+		if (!atomic_exchange(&front->scan_wanted, false) && clock_now_ms() < retry_ms) {
 			nanosleep(&moment, NULL);
 			continue;
 		}
 		retry_ms = UINT64_MAX;
 		if (again)
-			rc = tree_refresh(cache_tree(front->cache), cache_now_ms(), 0,
+			rc = tree_refresh(cache_tree(front->cache), clock_now_ms(), 0,
 					  &front->stopping);
 		again = true;
 		if (!rc)
@@ -199,14 +198,13 @@ static void *scan(void *argument)
 		if (rc && rc != -ECANCELED) {
 			log_say(LOG_ERRORS, "scanning %s: %s", front->options.source,
 				strerror(-rc));
-			retry_ms = cache_now_ms() + SCAN_AGAIN_MS;
+			retry_ms = clock_now_ms() + SCAN_AGAIN_MS;
 		}
 		if (!rc)
 			manifest_save(&service->manifest, cache_tree(front->cache),
 				      &front->stopping);
 		(void)malloc_trim(0); /* tables have grown and left holes */
 	}
-	return NULL;
 }
 
 /* A process that waits tells its parent why it gives up; both exit with 1. */
@@ -319,10 +317,10 @@ static void unmount_all(struct front *front)
 
 static void start_threads(struct service *service)
 {
-	int rc = -pthread_create(&service->signals, NULL, wait_for_signal, service);
+	int rc = thread_start(&service->signals, "shade-signals", wait_for_signal, service);
 
 	if (!rc)
-		rc = -pthread_create(&service->scanner, NULL, scan, service);
+		rc = thread_start(&service->scanner, "shade-scan", scan, service);
 	if (rc) {
 		unmount_all(&service->front);
 		give_up(service, "starting threads", rc, NULL);
@@ -341,15 +339,15 @@ static void keep_memory(const struct options *options)
 
 /* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
  * mount, and whoever waits for the end of it, need not wait as long. */
-static void *limit_the_end(void *argument)
+static void limit_the_end(void *argument)
 {
 	struct service *service = argument;
 	struct front *front = &service->front;
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += END_S;
-	while (sem_timedwait(&service->ended, &until))
+	while (sem_clockwait(&service->ended, CLOCK_MONOTONIC, &until))
 		if (errno == ETIMEDOUT) {
 			log_say(LOG_ERRORS,
 				"the source does not answer: ended without waiting for it");
@@ -360,13 +358,12 @@ static void *limit_the_end(void *argument)
 				channel_detach(front->options.mount_point);
 			_exit(1);
 		}
-	return NULL;
 }
 
 static int serve(struct service *service)
 {
 	struct front *front = &service->front;
-	pthread_t limit;
+	struct thread limit;
 	bool limited;
 
 	keep_memory(&front->options);
@@ -374,9 +371,9 @@ static int serve(struct service *service)
 	block_signals();
 	sem_init(&service->end, 0, 0);
 	sem_init(&service->ended, 0, 0);
-	pthread_mutex_init(&front->flush_lock, NULL);
-	pthread_mutex_init(&front->jobs_lock, NULL);
-	pthread_mutex_init(&front->trace_lock, NULL);
+	lock_init(&front->flush_lock, LOCK_FLUSH);
+	lock_init(&front->jobs_lock, LOCK_JOBS);
+	lock_init(&front->trace_lock, LOCK_TRACE);
 	front->owner = getuid();
 	front->end = end;
 	atomic_store(&front->scan_wanted, true);
@@ -390,18 +387,18 @@ static int serve(struct service *service)
 		;
 	notify_stopping();
 	atomic_store(&front->stopping, true);
-	limited = !pthread_create(&limit, NULL, limit_the_end, service);
+	limited = !thread_start(&limit, "shade-end", limit_the_end, service);
 	cache_stop(front->cache);
 	shade_trace_tick(front, true);
 	unmount_all(front);
 	shade_close_all(front);
-	pthread_kill(service->signals, SIGTERM);
-	pthread_join(service->signals, NULL);
-	pthread_join(service->scanner, NULL);
+	thread_interrupt(&service->signals, SIGTERM);
+	thread_join(&service->signals);
+	thread_join(&service->scanner);
 	store_close(front->store);
 	sem_post(&service->ended);
 	if (limited)
-		pthread_join(limit, NULL);
+		thread_join(&limit);
 	cache_destroy(front->cache);
 	options_free(&front->options);
 	guardian_stop();

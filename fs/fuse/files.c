@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/threads.h"
 #include "daemon/daemon.h"
 #include "fuse/session.h"
 
@@ -99,7 +100,7 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 			shade_lookup(front, req, parent, name);
 		return;
 	}
-	rc = tree_lookup(cache_tree(front->cache), node_of(front, parent), name, cache_now_ms(),
+	rc = tree_lookup(cache_tree(front->cache), node_of(front, parent), name, clock_now_ms(),
 			 !channel_is_prompt(), &node, &turn);
 	if (rc) {
 		fuse_reply_err(req, -rc);
@@ -273,7 +274,7 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 		rc = -ENOMEM;
 	else if ((told = add_dots(&reply, dir, offset)))
 		rc = tree_children(cache_tree(front->cache), dir,
-				   offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN, cache_now_ms(),
+				   offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN, clock_now_ms(),
 				   !channel_is_prompt(), plus, add_child, &reply, &turn);
 	if (rc)
 		fuse_reply_err(req, -rc);
@@ -306,7 +307,7 @@ static void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	if (!shade_owns(ino)) {
 		fi->cache_readdir = 1;
 		fi->keep_cache = tree_begin_listing(cache_tree(front->cache), node_of(front, ino),
-						    cache_now_ms());
+						    clock_now_ms());
 	}
 	fuse_reply_open(req, fi);
 }
@@ -605,7 +606,7 @@ bool front_may_wait(void *context, uint32_t opcode, uint64_t ino)
 	case FUSE_READDIR:
 	case FUSE_READDIRPLUS:
 		return shade_owns(ino) || !tree_is_current(cache_tree(front->cache),
-							   node_of(front, ino), cache_now_ms());
+							   node_of(front, ino), clock_now_ms());
 	case FUSE_OPEN:
 	case FUSE_READ:
 	case FUSE_RELEASE:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fuse/session.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
-#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -29,14 +29,14 @@ struct job {
 struct channel {
 	struct channel_options options;
 	struct fuse_session *session;
-	pthread_t thread;
+	struct thread thread;
 	_Atomic bool running, stopping;
 	bool stopped; /* whose end it is: the thread was joined */
-	pthread_t *workers;
+	struct thread *workers;
 	unsigned worker_count; /* the thread's alone, but at the end */
 
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	struct lock lock;
+	struct cond changed;
 	struct job *first, **end; /* lock */
 	unsigned waiting;	  /* lock: jobs */
 	unsigned idle;		  /* lock: workers */
@@ -50,18 +50,17 @@ bool channel_is_prompt(void)
 	return is_prompt;
 }
 
-static void *work(void *argument)
+static void work(void *argument)
 {
 	struct channel *channel = argument;
 
-	pthread_setname_np(pthread_self(), "shade-worker");
-	pthread_mutex_lock(&channel->lock);
+	lock_acquire(&channel->lock);
 	while (channel->first || !channel->closing) {
 		struct job *job = channel->first;
 
 		if (!job) {
 			channel->idle++;
-			pthread_cond_wait(&channel->changed, &channel->lock);
+			cond_wait(&channel->changed, &channel->lock);
 			channel->idle--;
 			continue;
 		}
@@ -69,19 +68,18 @@ static void *work(void *argument)
 		channel->first = job->next;
 		if (!channel->first)
 			channel->end = &channel->first;
-		pthread_mutex_unlock(&channel->lock);
+		lock_release(&channel->lock);
 		fuse_session_process_buf(channel->session, &job->buffer);
 		free(job);
-		pthread_mutex_lock(&channel->lock);
+		lock_acquire(&channel->lock);
 	}
-	pthread_mutex_unlock(&channel->lock);
-	return NULL;
+	lock_release(&channel->lock);
 }
 
 static void start_worker(struct channel *channel)
 {
 	if (channel->worker_count < channel->options.workers &&
-	    !pthread_create(&channel->workers[channel->worker_count], NULL, work, channel))
+	    !thread_start(&channel->workers[channel->worker_count], "shade-worker", work, channel))
 		channel->worker_count++;
 }
 
@@ -97,12 +95,12 @@ static int pass_on(struct channel *channel, const struct fuse_buf *buffer, size_
 	*job = (struct job){ .buffer = *buffer };
 	memcpy(job->data, buffer->mem, size);
 	job->buffer.mem = job->data;
-	pthread_mutex_lock(&channel->lock);
+	lock_acquire(&channel->lock);
 	*channel->end = job;
 	channel->end = &job->next;
 	all_busy = ++channel->waiting > channel->idle;
-	pthread_cond_signal(&channel->changed);
-	pthread_mutex_unlock(&channel->lock);
+	cond_wake_one(&channel->changed);
+	lock_release(&channel->lock);
 	if (all_busy)
 		start_worker(channel);
 	return 0;
@@ -128,12 +126,11 @@ static void handle(struct channel *channel, const struct fuse_buf *buffer, size_
 		fuse_session_process_buf(channel->session, buffer);
 }
 
-static void *serve(void *argument)
+static void serve(void *argument)
 {
 	struct channel *channel = argument;
 	struct fuse_buf buffer = { .mem = NULL };
 
-	pthread_setname_np(pthread_self(), "shade-requests");
 	is_prompt = true;
 	while (!fuse_session_exited(channel->session)) {
 		int rc = fuse_session_receive_buf(channel->session, &buffer);
@@ -148,7 +145,6 @@ static void *serve(void *argument)
 	free(buffer.mem);
 	if (!atomic_load(&channel->stopping))
 		channel->options.ended(channel->options.context);
-	return NULL;
 }
 
 /* --- begin and end -----------------------------------------------------------------------------
@@ -191,19 +187,19 @@ static void stop_serving(struct channel *channel)
 	fuse_session_exit(channel->session);
 	/* A signal that comes just before the read begins is lost: so, again. */
 	while (atomic_load(&channel->running)) {
-		pthread_kill(channel->thread, SIGUSR1);
+		thread_interrupt(&channel->thread, SIGUSR1);
 		nanosleep(&moment, NULL);
 	}
-	pthread_join(channel->thread, NULL);
+	thread_join(&channel->thread);
 }
 
 static bool is_busy(struct channel *channel)
 {
 	bool busy;
 
-	pthread_mutex_lock(&channel->lock);
+	lock_acquire(&channel->lock);
 	busy = channel->first || channel->idle < channel->worker_count;
-	pthread_mutex_unlock(&channel->lock);
+	lock_release(&channel->lock);
 	return busy;
 }
 
@@ -234,20 +230,20 @@ static void stop_workers(struct channel *channel)
 {
 	if (is_busy(channel))
 		channel_detach(channel->options.mount_point);
-	pthread_mutex_lock(&channel->lock);
+	lock_acquire(&channel->lock);
 	channel->closing = true;
-	pthread_cond_broadcast(&channel->changed);
-	pthread_mutex_unlock(&channel->lock);
+	cond_wake_all(&channel->changed);
+	lock_release(&channel->lock);
 	while (channel->worker_count)
-		pthread_join(channel->workers[--channel->worker_count], NULL);
+		thread_join(&channel->workers[--channel->worker_count]);
 }
 
 static void release(struct channel *channel)
 {
 	if (channel->session)
 		fuse_session_destroy(channel->session);
-	pthread_mutex_destroy(&channel->lock);
-	pthread_cond_destroy(&channel->changed);
+	lock_destroy(&channel->lock);
+	cond_destroy(&channel->changed);
 	free(channel->workers);
 	free(channel);
 }
@@ -280,8 +276,9 @@ static int start(struct channel *channel)
 		return errno ? -errno : -EIO;
 	atomic_store(&channel->running, true);
 	start_worker(channel);
-	rc = channel->worker_count ? -pthread_create(&channel->thread, NULL, serve, channel)
-				   : -EAGAIN;
+	rc = channel->worker_count
+		     ? thread_start(&channel->thread, "shade-requests", serve, channel)
+		     : -EAGAIN;
 	if (rc) {
 		stop_workers(channel);
 		fuse_session_unmount(channel->session);
@@ -298,8 +295,8 @@ int channel_open(struct channel **out, const struct channel_options *options)
 		return -ENOMEM;
 	channel->options = *options;
 	channel->end = &channel->first;
-	pthread_mutex_init(&channel->lock, NULL);
-	pthread_cond_init(&channel->changed, NULL);
+	lock_init(&channel->lock, LOCK_SESSION);
+	cond_init(&channel->changed);
 	*out = channel; /* requests may come before start() returns */
 	rc = start(channel);
 	if (rc) {

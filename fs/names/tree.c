@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "base/threads.h"
 #include "names/manifest.h"
 #include "names/tree_internal.h"
 
@@ -59,29 +59,29 @@ void tree_release(struct tree *tree, struct node *node)
 {
 	if (atomic_fetch_add(&node->released, 1) > 0)
 		return; /* it is in the list already */
-	pthread_mutex_lock(&tree->release_lock);
+	lock_acquire(&tree->release_lock);
 	node->next_released = tree->released;
 	tree->released = node;
-	pthread_mutex_unlock(&tree->release_lock);
+	lock_release(&tree->release_lock);
 }
 
 void tree_reap(struct tree *tree)
 {
 	struct node *node;
 
-	pthread_mutex_lock(&tree->release_lock);
+	lock_acquire(&tree->release_lock);
 	node = tree->released;
 	tree->released = NULL;
-	pthread_mutex_unlock(&tree->release_lock);
+	lock_release(&tree->release_lock);
 	if (!node)
 		return;
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	for (struct node *next; node; node = next) {
 		next = node->next_released;
 		atomic_fetch_sub(&node->holders, atomic_exchange(&node->released, 0));
 		free_if_unused_locked(tree, node);
 	}
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 }
 
 static void lose_name_locked(struct tree *tree, struct node *node)
@@ -429,7 +429,7 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 
 	if (dir->reading) {
 		while (dir->reading)
-			pthread_cond_wait(&tree->read, &tree->lock);
+			cond_wait(&tree->read, &tree->lock);
 		return dir->detached ? -ENOENT : dir->read_rc;
 	}
 	if (manifest) {
@@ -439,12 +439,12 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 	}
 	node_hold(dir);
 	dir->reading = true;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	rc = read_listing(tree, &listing, manifest, now_ms, &attr);
 	manifest_put(manifest);
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	dir->reading = false;
-	pthread_cond_broadcast(&tree->read);
+	cond_wake_all(&tree->read);
 	if (!rc && dir->detached)
 		rc = -ENOENT;
 	dir->read_rc = (int16_t)rc;
@@ -478,15 +478,14 @@ void tree_replied(struct tree *tree, unsigned turn)
 
 void tree_wait_for_replies(struct tree *tree)
 {
-	struct timespec moment = { .tv_nsec = 20000 };
 	unsigned before;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	before = tree->phase;
 	tree->phase = !before;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	while (atomic_load(&tree->replying[before]))
-		nanosleep(&moment, NULL);
+		clock_sleep_us(20);
 }
 
 /* --- finding -------------------------------------------------------------------------------------
@@ -509,9 +508,9 @@ bool tree_is_current(struct tree *tree, const struct node *dir, uint64_t now_ms)
 {
 	bool current;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	current = dir->children && !dir->reading && !is_old(tree, dir, now_ms);
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	return current;
 }
 
@@ -520,7 +519,7 @@ int tree_lookup(struct tree *tree, struct node *parent, const char *name, uint64
 {
 	int rc;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	rc = may_wait ? fresh_dir_locked(tree, parent, now_ms) : 0;
 	if (!rc) {
 		struct node *node = find_child(parent, name);
@@ -537,14 +536,14 @@ int tree_lookup(struct tree *tree, struct node *parent, const char *name, uint64
 			rc = -ENOENT;
 		}
 	}
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	return rc;
 }
 
 void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 		 void (*last)(void *context, struct node *node), void *context)
 {
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	assert(node->lookups >= count);
 	node->lookups -= count;
 	if (!node->lookups) {
@@ -552,23 +551,23 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 		last(context, node);
 		free_if_unused_locked(tree, node);
 	}
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 }
 
 void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr *attr)
 {
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	*attr = node->attr;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 }
 
 uint64_t tree_ghosts(struct tree *tree)
 {
 	uint64_t ghosts;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	ghosts = tree->ghosts;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	return ghosts;
 }
 
@@ -577,11 +576,11 @@ bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
 	uint64_t checked_ms;
 	bool kept;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	checked_ms = node_checked_ms(dir);
 	kept = dir->children && dir->listed_ms == checked_ms && !is_old(tree, dir, now_ms);
 	dir->listed_ms = checked_ms;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	return kept;
 }
 
@@ -592,7 +591,7 @@ int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t n
 {
 	int rc = 0;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	if (may_wait && (from == TREE_BEGIN || !dir->children))
 		rc = fresh_dir_locked(tree, dir, now_ms);
 	for (uint32_t i = rc ? 0 : tree_find_place_locked(tree, dir, from);
@@ -603,7 +602,7 @@ int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t n
 	}
 	if (!rc && turn)
 		begin_reply_locked(tree, turn);
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	return rc;
 }
 
@@ -629,7 +628,7 @@ int tree_find(struct tree *tree, const char *path, uint64_t now_ms, struct node 
 	struct node *at = tree->root;
 	int rc = copy ? 0 : -ENOMEM;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	node_hold(at);
 	while (!rc && (name = strsep(&rest, "/")))
 		if (*name && strcmp(name, "."))
@@ -638,7 +637,7 @@ int tree_find(struct tree *tree, const char *path, uint64_t now_ms, struct node 
 		tree_release(tree, at);
 	else
 		*out = at;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	free(copy);
 	return rc;
 }
@@ -666,10 +665,10 @@ void tree_set_manifest(struct tree *tree, struct manifest *manifest)
 
 	if (manifest)
 		manifest_hold(manifest);
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	before = tree->manifest;
 	tree->manifest = manifest;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	manifest_put(before);
 }
 
@@ -688,17 +687,17 @@ int tree_open(struct tree **out, struct store *store, uint64_t staleness_ms,
 	*tree = (struct tree){
 		.store = store, .staleness_ms = staleness_ms, .events = events, .context = context
 	};
-	pthread_mutex_init(&tree->lock, NULL);
-	pthread_cond_init(&tree->read, NULL);
-	pthread_mutex_init(&tree->release_lock, NULL);
+	lock_init(&tree->lock, LOCK_TREE);
+	cond_init(&tree->read);
+	lock_init(&tree->release_lock, LOCK_RELEASED);
 	rc = store_stat(store, "", &attr);
 	if (!rc) {
 		tree->root = node_new(NULL, "", &attr, 0);
 		rc = tree->root ? 0 : -ENOMEM;
 	}
 	if (rc) {
-		pthread_mutex_destroy(&tree->lock);
-		pthread_cond_destroy(&tree->read);
+		lock_destroy(&tree->lock);
+		cond_destroy(&tree->read);
 		free(tree);
 		return rc;
 	}
@@ -721,8 +720,8 @@ void tree_close(struct tree *tree)
 	manifest_put(tree->manifest);
 	tree_forget_names(tree);
 	free_all(tree->root);
-	pthread_mutex_destroy(&tree->lock);
-	pthread_cond_destroy(&tree->read);
+	lock_destroy(&tree->lock);
+	cond_destroy(&tree->read);
 	free(tree);
 }
 

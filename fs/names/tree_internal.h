@@ -4,8 +4,7 @@
 #ifndef SHADE_TREE_INTERNAL_H
 #define SHADE_TREE_INTERNAL_H
 
-#include <pthread.h>
-
+#include "base/threads.h"
 #include "names/tree.h"
 
 #define GONE_MAX 4096
@@ -23,14 +22,14 @@ struct tree {
 	void *context;
 	struct node *root;
 	struct manifest *manifest; /* lock; held; NULL: none */
-	pthread_mutex_t lock;	   /* children, names, lookups, detached, life and death of nodes */
-	pthread_cond_t read;	   /* lock: a directory has been read */
-	pthread_mutex_t release_lock; /* a leaf: held for a moment */
-	struct node *released;	      /* release_lock */
-	_Atomic bool doubted;	      /* a node was marked stale */
-	_Atomic bool news;	      /* names have come, or permissions have changed */
-	uint64_t ghosts;	      /* lock: nodes without a name that the kernel knows */
-	unsigned phase;		      /* lock: 0 or 1 */
+	struct lock lock;	   /* children, names, lookups, detached, life and death of nodes */
+	struct cond read;	   /* lock: a directory has been read */
+	struct lock release_lock;  /* a leaf: held for a moment */
+	struct node *released;	   /* release_lock */
+	_Atomic bool doubted;	   /* a node was marked stale */
+	_Atomic bool news;	   /* names have come, or permissions have changed */
+	uint64_t ghosts;	   /* lock: nodes without a name that the kernel knows */
+	unsigned phase;		   /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
 	uint32_t gone_next;	      /* lock */

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/threads.h"
 #include "names/tree_internal.h"
 
 /* Whether what is known of a directory is all of one version, as far as anybody knows. */
@@ -44,13 +45,13 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	uint64_t checked_ms;
 	int rc = 0;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	checked_ms = node_checked_ms(dir);
 	if (dir->children && (!checked_ms || checked_ms + age_ms <= now_ms))
 		rc = tree_read_dir_locked(tree, dir, now_ms);
 	if (!(dirs = hold_dirs_locked(dir, &count)))
 		rc = -ENOMEM;
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	if (rc == -EACCES || rc == -ENOENT)
 		rc = 0; /* nobody can read it any more */
 	for (uint32_t i = 0; i < count; i++) {
@@ -81,14 +82,14 @@ static int visit_dir(struct tree *tree, struct node *dir, const struct tree_visi
 	struct node **dirs = NULL;
 	uint32_t count = 0;
 
-	pthread_mutex_lock(&tree->lock);
+	lock_acquire(&tree->lock);
 	if (path)
 		dirs = hold_dirs_locked(dir, &count);
 	if (dirs && is_whole_locked(dir) &&
 	    visitor->dir(context, path, &dir->attr, node_checked_ms(dir)))
 		for (uint32_t i = 0; i < dir->child_count; i++)
 			visitor->entry(context, dir->children[i]->name, &dir->children[i]->attr);
-	pthread_mutex_unlock(&tree->lock);
+	lock_release(&tree->lock);
 	free(path);
 	if (!dirs)
 		return -ENOMEM;

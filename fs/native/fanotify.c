@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "native/fanotify.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/fanotify.h>
@@ -45,10 +45,10 @@ struct observe {
 	int events;
 	int mounts; /* /proc/self/mountinfo */
 	uint64_t mount_id;
-	pthread_t thread;
+	struct thread thread;
 	bool started;
 	_Atomic bool stopping, control_ended;
-	pthread_mutex_t lock;
+	struct lock lock;
 	_Alignas(8) char buffer[65536]; /* lock */
 };
 
@@ -96,14 +96,14 @@ void observe_drain(struct observe *observe)
 	ssize_t length;
 
 	/* Whoever is second is back only when the first has told. */
-	pthread_mutex_lock(&observe->lock);
+	lock_acquire(&observe->lock);
 	while ((length = read(observe->events, observe->buffer, sizeof(observe->buffer))) > 0) {
 		const struct fanotify_event_metadata *event = (const void *)observe->buffer;
 
 		for (; FAN_EVENT_OK(event, length); event = FAN_EVENT_NEXT(event, length))
 			tell(observe, event);
 	}
-	pthread_mutex_unlock(&observe->lock);
+	lock_release(&observe->lock);
 }
 
 /* --- the end of the mount -----------------------------------------------------------------------
@@ -171,12 +171,11 @@ static void see_to_control(struct observe *observe)
 /* --- the thread ---------------------------------------------------------------------------------
  */
 
-static void *watch(void *argument)
+static void watch(void *argument)
 {
 	struct observe *observe = argument;
 	struct timespec moment = { .tv_nsec = GATHER_NS };
 
-	pthread_setname_np(pthread_self(), "shade-observe");
 	while (!atomic_load(&observe->stopping)) {
 		struct pollfd polled[2] = { { .fd = observe->events, .events = POLLIN },
 					    { .fd = observe->mounts, .events = POLLPRI } };
@@ -192,7 +191,6 @@ static void *watch(void *argument)
 			break;
 		}
 	}
-	return NULL;
 }
 
 void observe_control_ended(struct observe *observe)
@@ -251,7 +249,7 @@ static int start(struct observe *observe)
 	observe->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	if (observe->mounts < 0)
 		return -errno;
-	rc = -pthread_create(&observe->thread, NULL, watch, observe);
+	rc = thread_start(&observe->thread, "shade-fanotify", watch, observe);
 	observe->started = !rc;
 	return rc;
 }
@@ -266,7 +264,7 @@ int observe_open(struct observe **out, struct front *front, int (*reopen)(struct
 	observe->front = front;
 	observe->reopen = reopen;
 	observe->events = observe->mounts = -1;
-	pthread_mutex_init(&observe->lock, NULL);
+	lock_init(&observe->lock, LOCK_FANOTIFY);
 	rc = start(observe);
 	if (rc)
 		observe_close(observe);
@@ -279,7 +277,7 @@ void observe_stop(struct observe *observe)
 {
 	atomic_store(&observe->stopping, true);
 	if (observe->started)
-		pthread_join(observe->thread, NULL);
+		thread_join(&observe->thread);
 	observe->started = false;
 }
 
@@ -290,6 +288,6 @@ void observe_close(struct observe *observe)
 		close(observe->events);
 	if (observe->mounts >= 0)
 		close(observe->mounts);
-	pthread_mutex_destroy(&observe->lock);
+	lock_destroy(&observe->lock);
 	free(observe);
 }

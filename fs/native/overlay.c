@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "native/overlay.h"
+#include "base/threads.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,10 +178,10 @@ static void flush_locked(struct front *front)
 /* The scan, which may wait for the source, goes on while everything is unmounted. */
 void native_flush(struct front *front)
 {
-	pthread_mutex_lock(&front->flush_lock);
+	lock_acquire(&front->flush_lock);
 	if (!atomic_load(&front->stopping))
 		flush_locked(front);
-	pthread_mutex_unlock(&front->flush_lock);
+	lock_release(&front->flush_lock);
 }
 
 void native_settle(struct front *front)
@@ -253,8 +253,8 @@ void native_close(struct front *front)
 	bool overlaid = native->overlaid;
 
 	/* From now on nobody begins to flush: it is stopping, or has not started. */
-	pthread_mutex_lock(&front->flush_lock);
-	pthread_mutex_unlock(&front->flush_lock);
+	lock_acquire(&front->flush_lock);
+	lock_release(&front->flush_lock);
 	if (native->observe) {
 		overlaid = observe_is_on_top(native->observe);
 		if (!overlaid && observe_is_mounted(native->observe))

@@ -12,13 +12,13 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/openat2.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "source/dir.h"
 
 #define WORKERS 64 /* of the kernel, for chains that wait */
@@ -50,9 +50,9 @@ struct chain {
 struct store {
 	int root;
 	unsigned depth;
-	pthread_t thread;
+	struct thread thread;
 
-	pthread_mutex_t lock;
+	struct lock lock;
 	struct io_uring ring; /* lock: submissions; completions are the thread's */
 	struct chain *chains; /* `depth` of them; lock: who has them */
 	struct chain *free;   /* lock */
@@ -228,11 +228,11 @@ static void finish(struct store *store, struct chain *chain)
 	struct store_read *read = chain->read;
 	int rc = is_refused(chain) ? MORE : outcome(chain);
 
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	store->buffered |= is_refused(chain);
 	if (rc == MORE && !chain->cancelled) {
 		submit_locked(store, chain);
-		pthread_mutex_unlock(&store->lock);
+		lock_release(&store->lock);
 		return;
 	}
 	if (rc && chain->cancelled)
@@ -241,7 +241,7 @@ static void finish(struct store *store, struct chain *chain)
 	chain->next = store->free;
 	store->free = chain;
 	start_waiting_locked(store);
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 	read->done(read, rc);
 }
 
@@ -256,10 +256,10 @@ static void handle(struct store *store, const struct io_uring_cqe *cqe)
 
 	if (!chain)
 		return;
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	chain->results[tag % CHAIN_ALIGN] = cqe->res;
 	done = tag % CHAIN_ALIGN == chain->last;
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 	if (done)
 		finish(store, chain);
 }
@@ -268,17 +268,16 @@ static bool should_stop(struct store *store)
 {
 	bool stop;
 
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	stop = store->stopping;
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 	return stop;
 }
 
-static void *serve(void *argument)
+static void serve(void *argument)
 {
 	struct store *store = argument;
 
-	pthread_setname_np(pthread_self(), "shade-store");
 	while (!should_stop(store)) {
 		struct io_uring_cqe *cqe, copy;
 		int rc = io_uring_wait_cqe(&store->ring, &cqe);
@@ -291,7 +290,6 @@ static void *serve(void *argument)
 			handle(store, &copy);
 		}
 	}
-	return NULL;
 }
 
 int store_root(const struct store *store)
@@ -305,11 +303,11 @@ void store_read(struct store *store, struct store_read *read)
 	read->chain = NULL;
 	read->cancelled = false;
 	read->next = NULL;
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	*store->waiting_end = read;
 	store->waiting_end = &read->next;
 	start_waiting_locked(store);
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 }
 
 static void cancel_locked(struct store *store, struct chain *chain)
@@ -328,12 +326,12 @@ static void cancel_locked(struct store *store, struct chain *chain)
 
 void store_cancel(struct store *store, struct store_read *read)
 {
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	if (!read->chain)
 		read->cancelled = true;
 	else if (!read->chain->cancelled)
 		cancel_locked(store, read->chain);
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 }
 
 /* --- begin and end -----------------------------------------------------------------------------
@@ -365,7 +363,7 @@ static int start(struct store *store)
 	if (!rc)
 		rc = make_chains(store);
 	if (!rc)
-		rc = -pthread_create(&store->thread, NULL, serve, store);
+		rc = thread_start(&store->thread, "shade-store", serve, store);
 	if (rc) {
 		free(store->chains);
 		io_uring_queue_exit(&store->ring);
@@ -382,7 +380,7 @@ int store_open(struct store **out, const char *path, unsigned depth)
 		return -ENOMEM;
 	store->depth = depth;
 	store->waiting_end = &store->waiting;
-	pthread_mutex_init(&store->lock, NULL);
+	lock_init(&store->lock, LOCK_STORE);
 	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	rc = store->root < 0 ? -errno : start(store);
 	if (!rc) {
@@ -391,7 +389,7 @@ int store_open(struct store **out, const char *path, unsigned depth)
 	}
 	if (store->root >= 0)
 		close(store->root);
-	pthread_mutex_destroy(&store->lock);
+	lock_destroy(&store->lock);
 	free(store);
 	return rc;
 }
@@ -400,24 +398,24 @@ static void wake(struct store *store)
 {
 	struct io_uring_sqe *sqe;
 
-	pthread_mutex_lock(&store->lock);
+	lock_acquire(&store->lock);
 	store->stopping = true;
 	sqe = io_uring_get_sqe(&store->ring);
 	io_uring_prep_nop(sqe);
 	io_uring_sqe_set_data(sqe, NULL);
 	io_uring_submit(&store->ring);
-	pthread_mutex_unlock(&store->lock);
+	lock_release(&store->lock);
 }
 
 void store_close(struct store *store)
 {
 	wake(store);
-	pthread_join(store->thread, NULL);
+	thread_join(&store->thread);
 	/* Linux 6.1 keeps closed files for up to a second, and the source busy; this waits. */
 	(void)io_uring_unregister_files(&store->ring);
 	io_uring_queue_exit(&store->ring);
 	free(store->chains);
 	close(store->root);
-	pthread_mutex_destroy(&store->lock);
+	lock_destroy(&store->lock);
 	free(store);
 }

@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/threads.h"
 #include "source/dir.h"
 
 static int open_beneath(const struct store *store, const char *path, int flags)
@@ -176,38 +176,28 @@ static bool ask_next(struct batch *batch)
 	return true;
 }
 
-static void *help(void *argument)
+static void help(void *argument)
 {
-	pthread_setname_np(pthread_self(), "shade-names");
 	while (ask_next(argument))
 		;
-	return NULL;
-}
-
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* Helpers come only if the source turns out to be slow, and if they can be had. */
 static void ask_all(struct batch *batch)
 {
-	pthread_t helpers[HELPERS];
+	struct thread helpers[HELPERS];
 	unsigned count = 0, asked = 0;
-	int64_t began_ns = now_ns();
+	uint64_t began_ns = clock_now_ns();
 
 	while (ask_next(batch)) {
-		if (++asked != SLOW_SURE || now_ns() - began_ns < SLOW_SURE * SLOW_NS)
+		if (++asked != SLOW_SURE || clock_now_ns() - began_ns < SLOW_SURE * SLOW_NS)
 			continue;
 		while (count < HELPERS && asked + count < batch->count &&
-		       !pthread_create(&helpers[count], NULL, help, batch))
+		       !thread_start(&helpers[count], "shade-names", help, batch))
 			count++;
 	}
 	for (unsigned i = 0; i < count; i++)
-		pthread_join(helpers[i], NULL);
+		thread_join(&helpers[i]);
 }
 
 static int tell(const struct batch *batch, store_entry *entry, void *context)
