@@ -31,7 +31,7 @@ void waiter_answer_all(struct waiter *waiters, int rc)
 /* --- what leaves the kernel ------------------------------------------------------------------ */
 
 /* Too large to be fetched whole: read by ranges. Always so for one node: if some of its READs had
- * to wait for ranges and others for a flight, storing what the flight brought would wait for folios
+ * to wait for ranges and others for a fetch, storing what the fetch brought would wait for folios
  * that a range is to fill, in the thread that ends ranges. */
 static bool is_large(const struct cache *cache, const struct node *node)
 {
@@ -47,7 +47,7 @@ static uint64_t charge_of(const struct cache *cache, const struct node *node)
 
 static void drop_locked(struct cache *cache, struct node *node)
 {
-	if (residency_drop(cache->residency, node) <= 0)
+	if (page_cache_drop(cache->page_cache, node) <= 0)
 		return;
 	if (!cache->leaving_bytes)
 		cache->dropped_ms = clock_now_ms();
@@ -64,7 +64,7 @@ static void dropped(void *context, struct node *node)
 	if (!cache->leaving_bytes)
 		cond_wake_all(&cache->changed);
 	lock_release(&cache->lock);
-	flight_start_soon(cache);
+	fetch_start_soon(cache);
 }
 
 void cache_drop_victims_locked(struct cache *cache, const struct sched_verdict *verdict)
@@ -209,8 +209,8 @@ static void forget_version_locked(struct cache *cache, struct node *old)
 		unpass_locked(cache, old);
 		drop_locked(cache, old);
 	}
-	if (old->flight && old->flight->admitted && old->slot != SLOT_NONE) {
-		old->flight->admitted = false;
+	if (old->fetch && old->fetch->admitted && old->slot != SLOT_NONE) {
+		old->fetch->admitted = false;
 		(void)sched_cancel(cache->sched, old->slot);
 	}
 }
@@ -249,7 +249,7 @@ static void dir_changed(void *context, struct node *dir)
 {
 	struct cache *cache = context;
 
-	(void)residency_drop(cache->residency, dir);
+	(void)page_cache_drop(cache->page_cache, dir);
 }
 
 static const struct tree_events tree_events = { file_added, file_replaced, file_removed,
@@ -266,19 +266,19 @@ static uint64_t age_ms(const struct node *node)
 	return now > then ? now - then : 0;
 }
 
-/* Has the source asked whether the node, which has no other flight, is still what it has. The
+/* Has the source asked whether the node, which has no other fetch, is still what it has. The
  * waiter, if there is one, is tried again when the answer is there. 1, or a negative errno. */
 static int check_locked(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	struct flight *flight = flight_get_locked(cache, node);
+	struct fetch *fetch = fetch_get_locked(cache, node);
 
-	if (!flight)
-		return flight_error(node);
-	flight->checking = true;
+	if (!fetch)
+		return fetch_error(node);
+	fetch->checking = true;
 	if (waiter) {
 		waiter->retries = true;
-		waiter->next = flight->waiters;
-		flight->waiters = waiter;
+		waiter->next = fetch->waiters;
+		fetch->waiters = waiter;
 	}
 	return 1;
 }
@@ -303,8 +303,8 @@ static bool settle_verdict_locked(struct cache *cache, struct node *node, enum s
 {
 	bool there = !node->attr.size || node->passing; /* the kernel has the bytes */
 
-	if (action == SCHED_ADMIT && node->flight && !node->flight->abandoned) {
-		node->flight->admitted = true;
+	if (action == SCHED_ADMIT && node->fetch && !node->fetch->abandoned) {
+		node->fetch->admitted = true;
 		return false;
 	}
 	if (action == SCHED_ADMIT && there) {
@@ -318,7 +318,7 @@ static bool settle_verdict_locked(struct cache *cache, struct node *node, enum s
 static int open_locked(struct cache *cache, struct node *node, struct waiter *waiter)
 {
 	enum sched_action action;
-	struct flight *flight;
+	struct fetch *fetch;
 	int rc;
 
 	if (node->slot == SLOT_NONE) {
@@ -330,19 +330,19 @@ static int open_locked(struct cache *cache, struct node *node, struct waiter *wa
 		return rc;
 	if (is_large(cache, node) || settle_verdict_locked(cache, node, action))
 		return 0;
-	flight = flight_get_locked(cache, node);
-	if (!flight) {
+	fetch = fetch_get_locked(cache, node);
+	if (!fetch) {
 		if (action == SCHED_ADMIT)
 			(void)sched_cancel(cache->sched, node->slot);
-		return flight_error(node);
+		return fetch_error(node);
 	}
 	if (action == SCHED_ADMIT)
-		flight->admitted = true;
+		fetch->admitted = true;
 	/* It may have to wait for others to be stored; READs are answered from the buffer. */
-	if (flight->state == FLIGHT_READY && flight->queued)
+	if (fetch->state == FETCH_READY && fetch->queued)
 		return 0;
-	waiter->next = flight->waiters;
-	flight->waiters = waiter;
+	waiter->next = fetch->waiters;
+	fetch->waiters = waiter;
 	return 1;
 }
 
@@ -355,10 +355,10 @@ static int open_checked_locked(struct cache *cache, struct node *node, struct wa
 
 	if (cache->stopping)
 		return -ESHUTDOWN;
-	if (age > limit && (!node->flight || node->flight->checking || node->flight->abandoned))
+	if (age > limit && (!node->fetch || node->fetch->checking || node->fetch->abandoned))
 		return check_locked(cache, node, waiter);
 	rc = open_locked(cache, node, waiter);
-	if (!rc && age > limit / 2 && !node->flight)
+	if (!rc && age > limit / 2 && !node->fetch)
 		(void)check_locked(cache, node, NULL);
 	return rc;
 }
@@ -378,7 +378,7 @@ void cache_open(struct cache *cache, struct node *node, struct waiter *waiter)
 	if (rc <= 0)
 		waiter->answer(waiter, rc, NULL, 0);
 	/* Also after a hit: it may have made room to fetch ahead. */
-	flight_start_all(cache);
+	fetch_start_all(cache);
 }
 
 /* --- accesses that are observed ----------------------------------------------------------------
@@ -401,10 +401,10 @@ static void saw_open_locked(struct cache *cache, struct node *node)
 		node->counted = false;
 	} else if (!access_locked(cache, node, &action) && !is_large(cache, node) &&
 		   !settle_verdict_locked(cache, node, action) && action == SCHED_ADMIT) {
-		struct flight *flight = flight_get_locked(cache, node);
+		struct fetch *fetch = fetch_get_locked(cache, node);
 
-		if (flight)
-			flight->admitted = true;
+		if (fetch)
+			fetch->admitted = true;
 		else
 			(void)sched_cancel(cache->sched, node->slot);
 	}
@@ -419,7 +419,7 @@ void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot)
 	if (found && !cache->stopping)
 		saw_open_locked(cache, found);
 	lock_release(&cache->lock);
-	flight_start_all(cache);
+	fetch_start_all(cache);
 }
 
 void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot)
@@ -453,42 +453,42 @@ static bool is_late_locked(const struct cache *cache, const struct node *node)
 /* The kernel asks for bytes. It would not if it had them, so if the sample counts as
  * resident, they were reclaimed. */
 static int read_locked(struct cache *cache, struct node *node, struct waiter *waiter,
-		       struct flight **ready)
+		       struct fetch **ready)
 {
-	bool is_new = !node->flight;
+	bool is_new = !node->fetch;
 	enum sched_action action;
-	struct flight *flight;
+	struct fetch *fetch;
 
 	if (cache->stopping)
 		return -ESHUTDOWN;
 	if (is_late_locked(cache, node))
 		return -ETIMEDOUT;
-	flight = flight_get_locked(cache, node);
-	if (!flight)
-		return flight_error(node);
+	fetch = fetch_get_locked(cache, node);
+	if (!fetch)
+		return fetch_error(node);
 	if (is_new && cache_is_resident_locked(cache, node)) {
-		flight->restoring = true;
+		fetch->restoring = true;
 		cache->stats.reclaimed++;
 	} else if (is_new && cache->options.observed && !node->opens) {
 		/* Its open was not seen yet. */
 		node->counted = !access_locked(cache, node, &action);
-		flight->admitted |= node->counted && action == SCHED_ADMIT;
+		fetch->admitted |= node->counted && action == SCHED_ADMIT;
 	}
 	if (cache->options.observed && !node->opens)
 		node->opens = node->early = true;
-	if (flight->state == FLIGHT_READY) {
-		flight->users++;
-		*ready = flight;
+	if (fetch->state == FETCH_READY) {
+		fetch->users++;
+		*ready = fetch;
 		return 0;
 	}
-	waiter->next = flight->waiters;
-	flight->waiters = waiter;
+	waiter->next = fetch->waiters;
+	fetch->waiters = waiter;
 	return 1;
 }
 
 void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 {
-	struct flight *ready = NULL;
+	struct fetch *ready = NULL;
 	int rc;
 
 	if (is_large(cache, node)) {
@@ -501,13 +501,13 @@ void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 	if (rc < 0) {
 		waiter->answer(waiter, rc, NULL, 0);
 	} else if (rc > 0) {
-		flight_start_all(cache);
+		fetch_start_all(cache);
 	} else {
-		flight_answer(ready, waiter);
+		fetch_answer(ready, waiter);
 		lock_acquire(&cache->lock);
-		flight_put_locked(ready);
+		fetch_put_locked(ready);
 		lock_release(&cache->lock);
-		flight_start_all(cache); /* the buffer may have been what others wait for */
+		fetch_start_all(cache); /* the buffer may have been what others wait for */
 	}
 }
 
@@ -546,8 +546,8 @@ struct waiter *cache_take_waiter(struct cache *cache,
 
 	lock_acquire(&cache->lock);
 	found = range_take_waiter_locked(cache, is, context);
-	for (struct flight *flight = cache->flights; flight && !found; flight = flight->next)
-		for (struct waiter **at = &flight->waiters; *at; at = &(*at)->next)
+	for (struct fetch *fetch = cache->fetches; fetch && !found; fetch = fetch->next)
+		for (struct waiter **at = &fetch->waiters; *at; at = &(*at)->next)
 			if (is(*at, context)) {
 				found = *at;
 				*at = found->next;
@@ -589,16 +589,16 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	return 0;
 }
 
-int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context)
+int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, void *context)
 {
-	int rc = residency_open(&cache->residency, cache->tree, kernel, context, dropped, cache);
+	int rc = page_cache_open(&cache->page_cache, cache->tree, kernel, context, dropped, cache);
 
 	if (rc)
 		return rc;
-	rc = thread_start(&cache->clock, "shade-clock", flight_watch, cache);
+	rc = thread_start(&cache->clock, "shade-clock", cache_clock, cache);
 	if (rc) {
-		residency_stop(cache->residency);
-		residency_close(cache->residency);
+		page_cache_stop(cache->page_cache);
+		page_cache_close(cache->page_cache);
 	}
 	return rc;
 }
@@ -610,16 +610,16 @@ void cache_stop(struct cache *cache)
 	lock_acquire(&cache->lock);
 	cache->stopping = true;
 	waiters = range_take_late_locked(cache, UINT64_MAX);
-	for (struct flight *flight = cache->flights; flight; flight = flight->next) {
-		struct waiter **end = &flight->waiters;
+	for (struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
+		struct waiter **end = &fetch->waiters;
 
 		while (*end)
 			end = &(*end)->next;
 		*end = waiters;
-		waiters = flight->waiters;
-		flight->waiters = NULL;
-		if (flight->state == FLIGHT_RUNNING)
-			store_cancel(cache->store, &flight->read);
+		waiters = fetch->waiters;
+		fetch->waiters = NULL;
+		if (fetch->state == FETCH_RUNNING)
+			store_cancel(cache->store, &fetch->read);
 	}
 	cond_wake_all(&cache->changed);
 	lock_release(&cache->lock);
@@ -629,17 +629,17 @@ void cache_stop(struct cache *cache)
 	while (cache->running)
 		cond_wait(&cache->changed, &cache->lock);
 	lock_release(&cache->lock);
-	residency_stop(cache->residency);
+	page_cache_stop(cache->page_cache);
 }
 
 void cache_destroy(struct cache *cache)
 {
-	residency_close(cache->residency);
-	for (struct flight *next, *flight = cache->flights; flight; flight = next) {
-		next = flight->next;
-		free(flight->buffer);
-		free(flight->path);
-		free(flight);
+	page_cache_close(cache->page_cache);
+	for (struct fetch *next, *fetch = cache->fetches; fetch; fetch = next) {
+		next = fetch->next;
+		free(fetch->buffer);
+		free(fetch->path);
+		free(fetch);
 	}
 	while (cache->passing_count--)
 		tree_release(cache->tree, cache->passing[cache->passing_first++ % PASSING_MAX]);

@@ -28,8 +28,8 @@ struct waiter {
 };
 
 struct cache_options {
-	uint64_t capacity_bytes; /* all of it, buffers in flight included */
-	uint64_t inflight_bytes; /* the part of it for buffers in flight */
+	uint64_t capacity_bytes; /* all of it, buffers in fetch included */
+	uint64_t inflight_bytes; /* the part of it for buffers in fetch */
 	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
 	uint64_t staleness_ms;
 	uint64_t deadline_ms; /* of one fetch */
@@ -56,7 +56,7 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 /* Before the first access. */
 void cache_set_observed(struct cache *cache, bool observed);
 /* After this the cache can be used. */
-int cache_start(struct cache *cache, const struct residency_kernel *kernel, void *context);
+int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, void *context);
 /* No more requests come: answers all that wait with an error, and waits for all threads. */
 void cache_stop(struct cache *cache);
 void cache_destroy(struct cache *cache);
@@ -137,6 +137,14 @@ struct cache_sample {
 int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample);
 /* The path, to be freed; NULL: there is none. */
 char *cache_sample_path(struct cache *cache, uint32_t id);
+/* All samples as they are at one moment, by id; the caller frees the array. 0, -EAGAIN or -ENOMEM.
+ */
+int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **samples,
+		       uint32_t *count);
+/* The paths of all samples as they are numbered at one moment, by id, to be given back with
+ * cache_free_paths(). NULL in the array: the name is gone, or there was no memory for it. */
+int cache_copy_paths(struct cache *cache, char ***paths, uint32_t *count);
+void cache_free_paths(char **paths, uint32_t count);
 /* Up to `max` ids that come next. */
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Fetches. A flight brings one file, whole, for however many wait; it ends when its bytes
- * are where they should be and nobody reads the buffer any more. Buffers in flight are
+ * Fetches. A fetch brings one file, whole, for however many wait; it ends when its bytes
+ * are where they should be and nobody reads the buffer any more. Buffers in fetch are
  * bounded by `inflight_bytes`, fetches at a time by `depth`; what readers wait for goes
  * before what is fetched ahead.
  */
@@ -19,182 +19,182 @@
 #define WATCH_MS 20
 #define DROP_PATIENCE_MS 100
 
-/* --- flights: cache lock held ----------------------------------------------------------------- */
+/* --- fetches: cache lock held ----------------------------------------------------------------- */
 
-struct flight *flight_get_locked(struct cache *cache, struct node *node)
+struct fetch *fetch_get_locked(struct cache *cache, struct node *node)
 {
-	struct flight *flight = node->flight;
+	struct fetch *fetch = node->fetch;
 
-	if (flight)
-		return flight->abandoned ? NULL : flight;
-	flight = calloc(1, sizeof(*flight));
-	if (!flight)
+	if (fetch)
+		return fetch->abandoned ? NULL : fetch;
+	fetch = calloc(1, sizeof(*fetch));
+	if (!fetch)
 		return NULL;
-	flight->cache = cache;
-	flight->node = node;
-	flight->size = node->attr.size;
-	flight->expected = node->attr;
-	flight->deadline_ms = clock_now_ms() + cache->options.deadline_ms;
+	fetch->cache = cache;
+	fetch->node = node;
+	fetch->size = node->attr.size;
+	fetch->expected = node->attr;
+	fetch->deadline_ms = clock_now_ms() + cache->options.deadline_ms;
 	node_hold(node);
-	node->flight = flight;
-	flight->next = NULL;
-	flight->before = cache->flights ? cache->flights->before : flight;
-	if (cache->flights) {
-		cache->flights->before->next = flight;
-		cache->flights->before = flight;
+	node->fetch = fetch;
+	fetch->next = NULL;
+	fetch->before = cache->fetches ? cache->fetches->before : fetch;
+	if (cache->fetches) {
+		cache->fetches->before->next = fetch;
+		cache->fetches->before = fetch;
 	} else {
-		cache->flights = flight;
+		cache->fetches = fetch;
 	}
-	return flight;
+	return fetch;
 }
 
 /* Out of the list; `before` of the first is the last. */
-static void unlink_locked(struct flight *flight)
+static void unlink_locked(struct fetch *fetch)
 {
-	struct cache *cache = flight->cache;
+	struct cache *cache = fetch->cache;
 
-	if (flight == cache->flights) {
-		cache->flights = flight->next;
-		if (cache->flights)
-			cache->flights->before = flight->before;
+	if (fetch == cache->fetches) {
+		cache->fetches = fetch->next;
+		if (cache->fetches)
+			cache->fetches->before = fetch->before;
 	} else {
-		flight->before->next = flight->next;
-		if (flight->next)
-			flight->next->before = flight->before;
+		fetch->before->next = fetch->next;
+		if (fetch->next)
+			fetch->next->before = fetch->before;
 		else
-			cache->flights->before = flight->before;
+			cache->fetches->before = fetch->before;
 	}
-	if (flight->node->flight == flight)
-		flight->node->flight = NULL;
+	if (fetch->node->fetch == fetch)
+		fetch->node->fetch = NULL;
 }
 
-static void end_locked(struct flight *flight)
+static void end_locked(struct fetch *fetch)
 {
-	struct cache *cache = flight->cache;
+	struct cache *cache = fetch->cache;
 
-	assert(!flight->waiters && !flight->users);
-	unlink_locked(flight);
-	cache->inflight_bytes -= flight->accounted;
-	tree_release(cache->tree, flight->node);
-	free(flight->buffer);
-	free(flight->path);
-	free(flight);
+	assert(!fetch->waiters && !fetch->users);
+	unlink_locked(fetch);
+	cache->inflight_bytes -= fetch->accounted;
+	tree_release(cache->tree, fetch->node);
+	free(fetch->buffer);
+	free(fetch->path);
+	free(fetch);
 }
 
 /* Somebody is done with the buffer. */
-void flight_put_locked(struct flight *flight)
+void fetch_put_locked(struct fetch *fetch)
 {
-	if (--flight->users == 0)
-		end_locked(flight);
+	if (--fetch->users == 0)
+		end_locked(fetch);
 }
 
-static void count_warm_locked(struct flight *flight, int rc)
+static void count_warm_locked(struct fetch *fetch, int rc)
 {
-	struct cache_stats *stats = &flight->cache->stats;
+	struct cache_stats *stats = &fetch->cache->stats;
 
-	if (!flight->warming)
+	if (!fetch->warming)
 		return;
-	flight->warming = false;
+	fetch->warming = false;
 	stats->warm_pending--;
-	stats->warm_pending_bytes -= flight->warm_bytes;
+	stats->warm_pending_bytes -= fetch->warm_bytes;
 	if (rc) {
 		stats->warm_failed++;
 	} else {
 		stats->warm_done++;
-		stats->warm_done_bytes += flight->warm_bytes;
+		stats->warm_done_bytes += fetch->warm_bytes;
 	}
 }
 
 /* The kernel has the bytes, or would not take them. What was not admitted only passes
  * through. */
-static void settle_locked(struct flight *flight, int rc)
+static void settle_locked(struct fetch *fetch, int rc)
 {
-	struct cache *cache = flight->cache;
-	struct node *node = flight->node;
+	struct cache *cache = fetch->cache;
+	struct node *node = fetch->node;
 
-	if (flight->admitted && node->slot != SLOT_NONE)
+	if (fetch->admitted && node->slot != SLOT_NONE)
 		(void)(rc ? sched_cancel : sched_commit)(cache->sched, node->slot);
-	else if (!rc && !(flight->restoring && cache_is_resident_locked(cache, node)))
+	else if (!rc && !(fetch->restoring && cache_is_resident_locked(cache, node)))
 		cache_pass_locked(cache, node); /* or it has left while it was restored */
-	flight->admitted = flight->restoring = false;
-	node->flight = NULL; /* from now on the kernel has it, or has to be given it anew */
-	count_warm_locked(flight, rc);
+	fetch->admitted = fetch->restoring = false;
+	node->fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
+	count_warm_locked(fetch, rc);
 }
 
 /* Answers those who open it. */
-static void finish_store(struct residency_store *store, int rc)
+static void finish_store(struct page_store *store, int rc)
 {
-	struct flight *flight = (struct flight *)((char *)store - offsetof(struct flight, store));
-	struct cache *cache = flight->cache;
+	struct fetch *fetch = (struct fetch *)((char *)store - offsetof(struct fetch, store));
+	struct cache *cache = fetch->cache;
 	struct waiter *opens;
 
 	lock_acquire(&cache->lock);
-	opens = flight->waiters; /* they came while it was stored, or before */
-	flight->waiters = NULL;
+	opens = fetch->waiters; /* they came while it was stored, or before */
+	fetch->waiters = NULL;
 	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
-		flight->node->opens++;
-	settle_locked(flight, rc);
-	flight_put_locked(flight);
+		fetch->node->opens++;
+	settle_locked(fetch, rc);
+	fetch_put_locked(fetch);
 	lock_release(&cache->lock);
 	waiter_answer_all(opens, 0);
 }
 
 /* Called by residency's thread. */
-static void stored(struct residency_store *store, int rc)
+static void stored(struct page_store *store, int rc)
 {
 	struct cache *cache =
-		((struct flight *)((char *)store - offsetof(struct flight, store)))->cache;
+		((struct fetch *)((char *)store - offsetof(struct fetch, store)))->cache;
 
 	finish_store(store, rc);
-	flight_start_soon(cache);
+	fetch_start_soon(cache);
 }
 
 /* --- what comes from the store -------------------------------------------------------------------
  */
 
-static void succeed_locked(struct flight *flight)
+static void succeed_locked(struct fetch *fetch)
 {
-	struct cache *cache = flight->cache;
+	struct cache *cache = fetch->cache;
 
-	flight->state = FLIGHT_READY;
-	flight->users = 1; /* who stores it */
+	fetch->state = FETCH_READY;
+	fetch->users = 1; /* who stores it */
 	cache->stats.backend_reads++;
-	cache->stats.backend_bytes += flight->size;
-	__atomic_store_n(&flight->node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
+	cache->stats.backend_bytes += fetch->size;
+	__atomic_store_n(&fetch->node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
 }
 
-static void fail_locked(struct flight *flight, int rc)
+static void fail_locked(struct fetch *fetch, int rc)
 {
-	struct cache *cache = flight->cache;
+	struct cache *cache = fetch->cache;
 
 	cache->stats.fetch_errors++;
 	if (rc == -ESTALE || rc == -ENOENT) {
 		cache->stats.stale_drops++;
-		tree_mark_stale(cache->tree, flight->node);
+		tree_mark_stale(cache->tree, fetch->node);
 	}
-	if (flight->admitted && flight->node->slot != SLOT_NONE)
-		(void)sched_cancel(cache->sched, flight->node->slot);
-	flight->admitted = false;
-	count_warm_locked(flight, rc);
+	if (fetch->admitted && fetch->node->slot != SLOT_NONE)
+		(void)sched_cancel(cache->sched, fetch->node->slot);
+	fetch->admitted = false;
+	count_warm_locked(fetch, rc);
 }
 
-void flight_answer(const struct flight *flight, struct waiter *waiter)
+void fetch_answer(const struct fetch *fetch, struct waiter *waiter)
 {
-	size_t left = waiter->offset < flight->size ? flight->size - waiter->offset : 0;
+	size_t left = waiter->offset < fetch->size ? fetch->size - waiter->offset : 0;
 
-	waiter->answer(waiter, 0, (const char *)flight->buffer + (left ? waiter->offset : 0),
+	waiter->answer(waiter, 0, (const char *)fetch->buffer + (left ? waiter->offset : 0),
 		       left < waiter->size ? left : waiter->size);
 }
 
-static struct flight *flight_of(struct store_read *read)
+static struct fetch *fetch_of(struct store_read *read)
 {
-	return (struct flight *)((char *)read - offsetof(struct flight, read));
+	return (struct fetch *)((char *)read - offsetof(struct fetch, read));
 }
 
 /* Takes out those who want bytes; opens stay. */
-static struct waiter *take_reads_locked(struct flight *flight)
+static struct waiter *take_reads_locked(struct fetch *fetch)
 {
-	struct waiter *reads = NULL, **at = &flight->waiters;
+	struct waiter *reads = NULL, **at = &fetch->waiters;
 
 	while (*at) {
 		struct waiter *waiter = *at;
@@ -214,9 +214,9 @@ static struct waiter *take_reads_locked(struct flight *flight)
  * Whoever opens is answered when the kernel has all bytes, and need not ask for them. If
  * somebody waits, the kernel knows the file, so it is stored here; else it may have
  * to be told of it, which may wait for the source: that is for residency's own thread. */
-static void deliver(struct flight *flight, struct waiter *reads, bool waited_for)
+static void deliver(struct fetch *fetch, struct waiter *reads, bool waited_for)
 {
-	struct residency *residency = flight->cache->residency;
+	struct page_cache *page_cache = fetch->cache->page_cache;
 	size_t given = 0;
 
 	for (struct waiter *next; reads; reads = next) {
@@ -224,67 +224,67 @@ static void deliver(struct flight *flight, struct waiter *reads, bool waited_for
 		/* What a READ brings from the beginning need not be stored once more. */
 		if (reads->offset == 0 && !reads->direct && reads->size > given)
 			given = reads->size;
-		flight_answer(flight, reads);
+		fetch_answer(fetch, reads);
 	}
-	if (given > flight->size)
-		given = flight->size;
-	flight->store = (struct residency_store){ .node = flight->node,
-						  .data = (char *)flight->buffer + given,
-						  .size = flight->size - given,
-						  .offset = given,
-						  .done = stored };
-	if (given == flight->size) {
-		residency_keep(flight->node);
-		finish_store(&flight->store, 0);
+	if (given > fetch->size)
+		given = fetch->size;
+	fetch->store = (struct page_store){ .node = fetch->node,
+					    .data = (char *)fetch->buffer + given,
+					    .size = fetch->size - given,
+					    .offset = given,
+					    .done = stored };
+	if (given == fetch->size) {
+		page_cache_keep(fetch->node);
+		finish_store(&fetch->store, 0);
 	} else if (waited_for) {
-		finish_store(&flight->store, residency_store_now(residency, &flight->store));
+		finish_store(&fetch->store, page_cache_store_now(page_cache, &fetch->store));
 	} else {
-		residency_store(residency, &flight->store);
+		page_cache_store(page_cache, &fetch->store);
 	}
 }
 
 /* The store has one less, and whoever waited for it is answered. */
-void flight_landed(struct cache *cache)
+void fetch_landed(struct cache *cache)
 {
 	lock_acquire(&cache->lock);
 	cache->running--;
 	if (cache->stopping)
 		cond_wake_all(&cache->changed);
 	lock_release(&cache->lock);
-	flight_start_all(cache);
+	fetch_start_all(cache);
 }
 
 static void fetched(struct store_read *read, int rc)
 {
-	struct flight *flight = flight_of(read);
-	struct cache *cache = flight->cache;
+	struct fetch *fetch = fetch_of(read);
+	struct cache *cache = fetch->cache;
 	struct waiter *waiters;
 	bool waited_for;
 
 	lock_acquire(&cache->lock);
-	if (rc || flight->abandoned) {
-		if (!flight->abandoned)
-			fail_locked(flight, rc);
-		waiters = flight->waiters;
-		flight->waiters = NULL;
-		end_locked(flight);
+	if (rc || fetch->abandoned) {
+		if (!fetch->abandoned)
+			fail_locked(fetch, rc);
+		waiters = fetch->waiters;
+		fetch->waiters = NULL;
+		end_locked(fetch);
 		lock_release(&cache->lock);
 		waiter_answer_all(waiters, rc);
 	} else {
-		waited_for = flight->waiters != NULL;
-		succeed_locked(flight);
-		flight->queued = !waited_for;
-		waiters = take_reads_locked(flight);
+		waited_for = fetch->waiters != NULL;
+		succeed_locked(fetch);
+		fetch->queued = !waited_for;
+		waiters = take_reads_locked(fetch);
 		lock_release(&cache->lock);
-		deliver(flight, waiters, waited_for);
+		deliver(fetch, waiters, waited_for);
 	}
-	flight_landed(cache);
+	fetch_landed(cache);
 }
 
 /* Takes out those who only waited for the check. */
-static struct waiter *take_retries_locked(struct flight *flight)
+static struct waiter *take_retries_locked(struct fetch *fetch)
 {
-	struct waiter *retries = NULL, **at = &flight->waiters;
+	struct waiter *retries = NULL, **at = &fetch->waiters;
 
 	while (*at) {
 		struct waiter *waiter = *at;
@@ -303,25 +303,25 @@ static struct waiter *take_retries_locked(struct flight *flight)
 /* The version is still there. If somebody wants the bytes by now, they are fetched. */
 static void checked(struct store_read *read, int rc)
 {
-	struct flight *flight = flight_of(read);
-	struct cache *cache = flight->cache;
-	struct node *node = flight->node;
+	struct fetch *fetch = fetch_of(read);
+	struct cache *cache = fetch->cache;
+	struct node *node = fetch->node;
 	struct waiter *retries;
 
 	lock_acquire(&cache->lock);
-	if (rc || flight->abandoned) {
+	if (rc || fetch->abandoned) {
 		lock_release(&cache->lock);
 		fetched(read, rc);
 		return;
 	}
 	node_hold(node);
 	__atomic_store_n(&node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
-	retries = take_retries_locked(flight);
-	flight->checking = false;
-	if (flight->waiters || flight->admitted || flight->restoring)
-		flight->state = FLIGHT_WAITING;
+	retries = take_retries_locked(fetch);
+	fetch->checking = false;
+	if (fetch->waiters || fetch->admitted || fetch->restoring)
+		fetch->state = FETCH_WAITING;
 	else
-		end_locked(flight);
+		end_locked(fetch);
 	lock_release(&cache->lock);
 	for (struct waiter *next; retries; retries = next) {
 		next = retries->next;
@@ -329,15 +329,15 @@ static void checked(struct store_read *read, int rc)
 	}
 	tree_release(cache->tree, node);
 	/* Only now: who waits for the end closes what the answers went through. */
-	flight_landed(cache);
+	fetch_landed(cache);
 }
 
 /* --- starting
  * --------------------------------------------------------------------------------------- */
 
-static uint64_t buffer_memory(const struct flight *flight)
+static uint64_t buffer_memory(const struct fetch *fetch)
 {
-	return flight->checking ? 0 : cache_memory_of(flight->node);
+	return fetch->checking ? 0 : cache_memory_of(fetch->node);
 }
 
 /* A drop may wait for a READ that waits for a fetch: then one is possible all the same. */
@@ -355,7 +355,7 @@ static bool fits_locked(const struct cache *cache, uint64_t size)
 	       used + size <= cache->options.inflight_bytes;
 }
 
-bool flight_room_locked(struct cache *cache, uint64_t bytes)
+bool fetch_room_locked(struct cache *cache, uint64_t bytes)
 {
 	if (!fits_locked(cache, bytes))
 		cache_hurry_locked(cache, bytes);
@@ -364,56 +364,56 @@ bool flight_room_locked(struct cache *cache, uint64_t bytes)
 
 static bool has_room_locked(struct cache *cache, uint64_t size)
 {
-	return flight_room_locked(cache, size) ||
+	return fetch_room_locked(cache, size) ||
 	       (cache->running < cache->options.depth && !cache->inflight_bytes &&
 		drops_are_stuck_locked(cache));
 }
 
 /* What somebody waits for. */
-static struct flight *next_wanted_locked(struct cache *cache)
+static struct fetch *next_wanted_locked(struct cache *cache)
 {
-	struct flight *flight = cache->flights;
+	struct fetch *fetch = cache->fetches;
 
-	while (flight && flight->state != FLIGHT_WAITING)
-		flight = flight->next;
-	if (!flight)
+	while (fetch && fetch->state != FETCH_WAITING)
+		fetch = fetch->next;
+	if (!fetch)
 		return NULL;
-	return has_room_locked(cache, buffer_memory(flight)) ? flight : NULL;
+	return has_room_locked(cache, buffer_memory(fetch)) ? fetch : NULL;
 }
 
 /* A sample that the policy has admitted, with nobody waiting for it. */
-static struct flight *begin_ahead_locked(struct cache *cache, uint32_t slot)
+static struct fetch *begin_ahead_locked(struct cache *cache, uint32_t slot)
 {
 	struct node *node = cache->nodes[slot];
-	struct flight *flight;
+	struct fetch *fetch;
 
-	flight = node ? flight_get_locked(cache, node) : NULL;
-	if (!flight) {
+	fetch = node ? fetch_get_locked(cache, node) : NULL;
+	if (!fetch) {
 		(void)sched_cancel(cache->sched, slot);
 		return NULL;
 	}
-	flight->admitted = true; /* a reader's flight may be there already */
-	return flight->state == FLIGHT_WAITING ? flight : NULL;
+	fetch->admitted = true; /* a reader's fetch may be there already */
+	return fetch->state == FETCH_WAITING ? fetch : NULL;
 }
 
-static struct flight *next_warm_locked(struct cache *cache)
+static struct fetch *next_warm_locked(struct cache *cache)
 {
 	while (cache->warm_first < cache->warm_count) {
 		struct warm warm = cache->warm_queue[cache->warm_first++];
 		uint32_t slot = warm.slot;
 		struct node *node = cache->nodes[slot];
 		struct sched_verdict verdict = { .action = SCHED_BYPASS };
-		struct flight *flight = NULL;
+		struct fetch *fetch = NULL;
 
 		if (node && node->attr.size <= cache->range_bytes)
 			(void)sched_warm(cache->sched, slot, cache_memory_of(node), &verdict);
 		cache_drop_victims_locked(cache, &verdict);
 		if (verdict.action == SCHED_ADMIT && node->attr.size)
-			flight = begin_ahead_locked(cache, slot);
-		if (flight) {
-			flight->warming = true;
-			flight->warm_bytes = warm.size;
-			return flight;
+			fetch = begin_ahead_locked(cache, slot);
+		if (fetch) {
+			fetch->warming = true;
+			fetch->warm_bytes = warm.size;
+			return fetch;
 		}
 		if (verdict.action == SCHED_ADMIT && !node->attr.size)
 			(void)sched_commit(cache->sched, slot);
@@ -431,7 +431,7 @@ static struct flight *next_warm_locked(struct cache *cache)
 }
 
 /* What nobody waits for yet may take half of the buffers. */
-static struct flight *next_ahead_locked(struct cache *cache)
+static struct fetch *next_ahead_locked(struct cache *cache)
 {
 	struct sched_verdict verdict;
 	uint64_t size;
@@ -441,64 +441,64 @@ static struct flight *next_ahead_locked(struct cache *cache)
 		return NULL;
 	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
 			      &verdict) == 1) {
-		struct flight *flight;
+		struct fetch *fetch;
 
 		cache_drop_victims_locked(cache, &verdict);
-		flight = begin_ahead_locked(cache, slot);
-		if (flight)
-			return flight;
+		fetch = begin_ahead_locked(cache, slot);
+		if (fetch)
+			return fetch;
 	}
 	cache_drop_victims_locked(cache, &verdict); /* some may have left for nothing */
 	return next_warm_locked(cache);
 }
 
-static struct flight *take_next(struct cache *cache)
+static struct fetch *take_next(struct cache *cache)
 {
-	struct flight *flight = NULL;
+	struct fetch *fetch = NULL;
 
 	lock_acquire(&cache->lock);
 	if (!cache->stopping) {
-		flight = next_wanted_locked(cache);
-		if (!flight)
-			flight = next_ahead_locked(cache);
+		fetch = next_wanted_locked(cache);
+		if (!fetch)
+			fetch = next_ahead_locked(cache);
 	}
-	if (flight) {
-		flight->state = FLIGHT_RUNNING;
+	if (fetch) {
+		fetch->state = FETCH_RUNNING;
 		cache->started_ms = clock_now_ms();
-		flight->deadline_ms = cache->started_ms + cache->options.deadline_ms;
+		fetch->deadline_ms = cache->started_ms + cache->options.deadline_ms;
 		cache->running++;
-		flight->accounted = buffer_memory(flight);
-		cache->inflight_bytes += flight->accounted;
+		fetch->accounted = buffer_memory(fetch);
+		cache->inflight_bytes += fetch->accounted;
 	}
 	lock_release(&cache->lock);
-	return flight;
+	return fetch;
 }
 
-void flight_start_all(struct cache *cache)
+void fetch_start_all(struct cache *cache)
 {
-	struct flight *flight;
+	struct fetch *fetch;
 
 	range_start_all(cache);
-	while ((flight = take_next(cache))) {
-		if (!flight->path)
-			flight->path = node_path(flight->node);
-		flight->buffer = flight->checking ? NULL : store_buffer(flight->size);
-		flight->read = (struct store_read){ .path = flight->path,
-						    .expected = &flight->expected,
-						    .buffer = flight->buffer,
-						    .size = flight->checking ? 0 : flight->size,
-						    .done = flight->checking ? checked : fetched };
-		if (flight->path && (flight->buffer || flight->checking))
-			store_read(cache->store, &flight->read);
+	while ((fetch = take_next(cache))) {
+		if (!fetch->path)
+			fetch->path = node_path(fetch->node);
+		fetch->buffer = fetch->checking ? NULL : store_buffer(fetch->size);
+		fetch->read = (struct store_read){ .path = fetch->path,
+						   .expected = &fetch->expected,
+						   .buffer = fetch->buffer,
+						   .size = fetch->checking ? 0 : fetch->size,
+						   .done = fetch->checking ? checked : fetched };
+		if (fetch->path && (fetch->buffer || fetch->checking))
+			store_read(cache->store, &fetch->read);
 		else
-			flight->read.done(&flight->read, -ENOMEM);
+			fetch->read.done(&fetch->read, -ENOMEM);
 	}
 }
 
 /* What the store has to do for a read is done by the thread that began it, whenever that is out
  * of the kernel. A thread that waits in there for the folios of a READ must not have begun what
  * that READ waits for. */
-void flight_start_soon(struct cache *cache)
+void fetch_start_soon(struct cache *cache)
 {
 	lock_acquire(&cache->lock);
 	if (!cache->start_wanted)
@@ -510,55 +510,55 @@ void flight_start_soon(struct cache *cache)
 /* --- deadlines
  * ------------------------------------------------------------------------------------------ */
 
-/* Gives up on a flight: nobody waits for it any more. If the store has it, it ends it some time. */
-static struct waiter *abandon_locked(struct flight *flight)
+/* Gives up on a fetch: nobody waits for it any more. If the store has it, it ends it some time. */
+static struct waiter *abandon_locked(struct fetch *fetch)
 {
-	struct waiter *waiters = flight->waiters;
+	struct waiter *waiters = fetch->waiters;
 
-	flight->waiters = NULL;
-	fail_locked(flight, -ETIMEDOUT);
-	flight->node->late_ms = clock_now_ms();
-	if (flight->state == FLIGHT_WAITING) {
-		end_locked(flight);
+	fetch->waiters = NULL;
+	fail_locked(fetch, -ETIMEDOUT);
+	fetch->node->late_ms = clock_now_ms();
+	if (fetch->state == FETCH_WAITING) {
+		end_locked(fetch);
 		return waiters;
 	}
-	flight->abandoned = true; /* and stays the node's: a second one would hang, too */
-	store_cancel(flight->cache->store, &flight->read);
+	fetch->abandoned = true; /* and stays the node's: a second one would hang, too */
+	store_cancel(fetch->cache->store, &fetch->read);
 	return waiters;
 }
 
 /* A fetch has its deadline; what waits for its turn has it, too, while nothing moves: all that
  * the store has may hang. */
-static bool is_late_locked(const struct flight *flight, uint64_t now)
+static bool is_late_locked(const struct fetch *fetch, uint64_t now)
 {
-	const struct cache *cache = flight->cache;
+	const struct cache *cache = fetch->cache;
 
-	if (flight->state == FLIGHT_READY || flight->abandoned || flight->deadline_ms > now)
+	if (fetch->state == FETCH_READY || fetch->abandoned || fetch->deadline_ms > now)
 		return false;
-	return flight->state == FLIGHT_RUNNING ||
+	return fetch->state == FETCH_RUNNING ||
 	       cache->started_ms + cache->options.deadline_ms <= now;
 }
 
-/* Those who wait for the first flight that is late, and what it is. */
+/* Those who wait for the first fetch that is late, and what it is. */
 static struct waiter *take_late(struct cache *cache, char *name, size_t room, bool *found)
 {
 	uint64_t now = clock_now_ms();
 	struct waiter *waiters;
-	struct flight *flight;
+	struct fetch *fetch;
 
 	lock_acquire(&cache->lock);
 	waiters = range_take_late_locked(cache, now);
-	flight = cache->flights;
-	while (flight && !is_late_locked(flight, now))
-		flight = flight->next;
-	*found = flight;
-	if (flight) {
+	fetch = cache->fetches;
+	while (fetch && !is_late_locked(fetch, now))
+		fetch = fetch->next;
+	*found = fetch;
+	if (fetch) {
 		struct waiter **end = &waiters;
 
-		snprintf(name, room, "%s", flight->node->name);
+		snprintf(name, room, "%s", fetch->node->name);
 		while (*end)
 			end = &(*end)->next;
-		*end = abandon_locked(flight);
+		*end = abandon_locked(fetch);
 	}
 	lock_release(&cache->lock);
 	return waiters;
@@ -593,7 +593,7 @@ static bool rest(struct cache *cache, uint64_t until_ms, bool *stopping)
 	return wanted;
 }
 
-void flight_watch(void *argument)
+void cache_clock(void *argument)
 {
 	struct cache *cache = argument;
 	bool stopping = false;
@@ -602,11 +602,11 @@ void flight_watch(void *argument)
 		uint64_t until_ms = clock_now_ms() + WATCH_MS;
 
 		while (rest(cache, until_ms, &stopping))
-			flight_start_all(cache);
+			fetch_start_all(cache);
 		answer_late(cache);
 		tree_reap(cache->tree);
 		cache_drop_old_passing(cache);
-		flight_start_all(cache); /* if drops are stuck */
+		fetch_start_all(cache); /* if drops are stuck */
 		cache->options.tick(cache->options.tick_context);
 	}
 }

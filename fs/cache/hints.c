@@ -169,6 +169,16 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 	return rc;
 }
 
+static struct cache_sample sample_locked(const struct cache *cache, uint32_t job, uint32_t slot)
+{
+	return (struct cache_sample){
+		.score = sched_get_score(cache->sched, job, slot),
+		.frequency = sched_get_frequency(cache->sched, slot),
+		.resident = sched_resident(cache->sched, slot),
+		.size = cache->nodes[slot] ? cache->nodes[slot]->attr.size : 0,
+	};
+}
+
 int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample)
 {
 	uint32_t slot;
@@ -177,14 +187,60 @@ int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cach
 	lock_acquire(&cache->lock);
 	rc = slot_locked(cache, id, &slot);
 	if (!rc)
-		*sample = (struct cache_sample){
-			.score = sched_get_score(cache->sched, job, slot),
-			.frequency = sched_get_frequency(cache->sched, slot),
-			.resident = sched_resident(cache->sched, slot),
-			.size = cache->nodes[slot] ? cache->nodes[slot]->attr.size : 0,
-		};
+		*sample = sample_locked(cache, job, slot);
 	lock_release(&cache->lock);
 	return rc;
+}
+
+int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **samples,
+		       uint32_t *count)
+{
+	int rc = 0;
+
+	lock_acquire(&cache->lock);
+	*count = cache->numbered;
+	*samples = cache->numbering ? malloc((*count + 1) * sizeof(**samples)) : NULL;
+	if (!*samples)
+		rc = cache->numbering ? -ENOMEM : -EAGAIN;
+	for (uint32_t id = 0; !rc && id < *count; id++)
+		(*samples)[id] = sample_locked(cache, job, cache->numbering[id]);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+/* Nodes are held under the lock, and their paths are made without it. */
+int cache_copy_paths(struct cache *cache, char ***paths, uint32_t *count)
+{
+	struct node **nodes = NULL;
+	int rc = 0;
+
+	lock_acquire(&cache->lock);
+	*count = cache->numbered;
+	nodes = cache->numbering ? malloc((*count + 1) * sizeof(*nodes)) : NULL;
+	if (!nodes)
+		rc = cache->numbering ? -ENOMEM : -EAGAIN;
+	for (uint32_t id = 0; !rc && id < *count; id++) {
+		nodes[id] = cache->nodes[cache->numbering[id]];
+		if (nodes[id])
+			node_hold(nodes[id]);
+	}
+	lock_release(&cache->lock);
+	for (uint32_t id = 0; !rc && id < *count; id++) {
+		struct node *node = nodes[id];
+
+		nodes[id] = node ? (void *)node_path(node) : NULL;
+		if (node)
+			tree_release(cache->tree, node);
+	}
+	*paths = (char **)nodes; /* each node's pointer has made way for its path's */
+	return rc;
+}
+
+void cache_free_paths(char **paths, uint32_t count)
+{
+	for (uint32_t id = 0; paths && id < count; id++)
+		free(paths[id]);
+	free(paths);
 }
 
 char *cache_sample_path(struct cache *cache, uint32_t id)
@@ -334,7 +390,7 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 	lock_release(&cache->lock);
 	free(slots);
 	if (!rc)
-		flight_start_soon(cache);
+		fetch_start_soon(cache);
 	return rc;
 }
 
@@ -345,7 +401,7 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 	lock_acquire(&cache->lock);
 	rc = sched_epoch(cache->sched, job, epoch);
 	lock_release(&cache->lock);
-	flight_start_soon(cache);
+	fetch_start_soon(cache);
 	return rc;
 }
 
@@ -381,7 +437,7 @@ int cache_set_capacity(struct cache *cache, uint64_t bytes)
 	wait_for_drops_locked(cache);
 	cache->options.capacity_bytes = bytes;
 	lock_release(&cache->lock);
-	flight_start_soon(cache);
+	fetch_start_soon(cache);
 	return 0;
 }
 
@@ -456,7 +512,7 @@ int cache_warm(struct cache *cache, const char *path)
 	rc = queue_warm_locked(cache, slots, count);
 	lock_release(&cache->lock);
 	free(slots);
-	flight_start_soon(cache);
+	fetch_start_soon(cache);
 	return rc;
 }
 
@@ -500,9 +556,9 @@ static uint64_t memory_locked(const struct cache *cache, const struct cache_stat
 {
 	uint64_t bytes = stats->sched.resident_bytes + stats->inflight_bytes;
 
-	for (const struct flight *flight = cache->flights; flight; flight = flight->next)
-		if (flight->admitted && flight->state != FLIGHT_WAITING)
-			bytes += cache_memory_of(flight->node);
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
+		if (fetch->admitted && fetch->state != FETCH_WAITING)
+			bytes += cache_memory_of(fetch->node);
 	return bytes;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The inside of the cache, for cache.c (accesses), flight.c (fetches) and cache_hand.c (what
+ * The inside of the cache, for cache.c (accesses), fetch.c (fetches) and cache_hand.c (what
  * is done by hand).
  *
  * Lock order: the tree's lock, then the cache's. Nothing is answered, fetched, stored or
@@ -18,10 +18,10 @@
 #define TRACE_ROOM 65536
 #define PASSING_MAX 1024 /* files that pass through at a time */
 
-enum flight_state {
-	FLIGHT_WAITING, /* for room */
-	FLIGHT_RUNNING,
-	FLIGHT_READY, /* the bytes are in the buffer */
+enum fetch_state {
+	FETCH_WAITING, /* for room */
+	FETCH_RUNNING,
+	FETCH_READY, /* the bytes are in the buffer */
 };
 
 /* A sample that was asked for by hand. Its size counts as it was then, whatever becomes of it. */
@@ -32,10 +32,10 @@ struct warm {
 
 /* One fetch of one whole file, however many wait for it. All fields: cache lock, but what
  * the store and residency use between their call and their answer. */
-struct flight {
+struct fetch {
 	struct cache *cache;
 	struct node *node; /* held */
-	enum flight_state state;
+	enum fetch_state state;
 	bool admitted;	     /* the policy has reserved its bytes: store and commit */
 	bool restoring;	     /* was resident and lost its pages */
 	bool warming;	     /* was asked for by hand */
@@ -51,9 +51,9 @@ struct flight {
 	uint64_t accounted; /* of the buffer, in cache->inflight_bytes */
 	struct store_attr expected;
 	struct store_read read;
-	struct residency_store store;
+	struct page_store store;
 	struct waiter *waiters;
-	struct flight *next, *before; /* in cache->flights */
+	struct fetch *next, *before; /* in cache->fetches */
 };
 
 /* What a file takes, resident or in a buffer: memory has whole pages only. */
@@ -68,24 +68,24 @@ struct cache {
 	struct cache_options options; /* constant, but for capacity_bytes */
 	struct store *store;
 	struct tree *tree;
-	struct residency *residency;
+	struct page_cache *page_cache;
 	struct thread clock;  /* watches deadlines */
 	uint64_t range_bytes; /* files larger than this are read by ranges */
 
 	struct lock lock;
-	struct cond changed; /* lock: a flight has ended, or `stopping` */
+	struct cond changed; /* lock: a fetch has ended, or `stopping` */
 	struct sched *sched;
 	struct node **nodes; /* by slot; NULL: the name is gone */
 	uint32_t slot_count, slot_room;
 	uint32_t *numbering;	      /* from ids to slots; NULL: not yet */
 	uint32_t *ids;		      /* from slots to ids */
 	uint32_t numbered, ids_count; /* of `numbering` and of `ids` */
-	struct flight *flights;
+	struct fetch *fetches;
 	struct range *ranges, *ranges_waiting; /* that the store has; for their turn */
 	unsigned ranges_running;	       /* the store has */
 	uint64_t ranges_bytes;		       /* of their buffers, in `inflight_bytes`, too */
-	uint64_t started_ms;		       /* when the last flight was */
-	unsigned running;		       /* flights and ranges that the store has */
+	uint64_t started_ms;		       /* when the last fetch was */
+	unsigned running;		       /* fetches and ranges that the store has */
 	uint64_t inflight_bytes;	       /* buffers */
 	uint64_t passing_bytes;		       /* in the kernel, not admitted */
 	uint64_t dropped_ms; /* when residency last dropped something, or got the first to drop */
@@ -106,37 +106,37 @@ struct cache {
 /* Keeps a record of an access. */
 void cache_trace_locked(struct cache *cache, const struct node *node, enum sched_action action);
 
-/* --- flight.c: cache lock held ---------------------------------------------------------------- */
+/* --- fetch.c: cache lock held ---------------------------------------------------------------- */
 
-/* The flight of a node, a new one if it has none. NULL: no memory, or what was given up has not
- * ended; flight_error() says which. */
-struct flight *flight_get_locked(struct cache *cache, struct node *node);
-static inline int flight_error(const struct node *node)
+/* The fetch of a node, a new one if it has none. NULL: no memory, or what was given up has not
+ * ended; fetch_error() says which. */
+struct fetch *fetch_get_locked(struct cache *cache, struct node *node);
+static inline int fetch_error(const struct node *node)
 {
-	return node->flight ? -ETIMEDOUT : -ENOMEM;
+	return node->fetch ? -ETIMEDOUT : -ENOMEM;
 }
 /* Whether there is room for a buffer; what passes through makes way. */
-bool flight_room_locked(struct cache *cache, uint64_t bytes);
+bool fetch_room_locked(struct cache *cache, uint64_t bytes);
 /* One user less; without any it ends. */
-void flight_put_locked(struct flight *flight);
+void fetch_put_locked(struct fetch *fetch);
 
 /* --- without the lock
  * ----------------------------------------------------------------------------- */
 
 /* Starts whatever there is room for: what readers wait for, then what is fetched ahead. */
-void flight_start_all(struct cache *cache);
+void fetch_start_all(struct cache *cache);
 /* Has the clock do that: for threads that wait in the kernel. */
-void flight_start_soon(struct cache *cache);
-void flight_watch(void *cache);
+void fetch_start_soon(struct cache *cache);
+void cache_clock(void *cache);
 /* The store has one less, and whoever waited for it is answered. */
-void flight_landed(struct cache *cache);
-/* Gives a reader its bytes from a flight that is ready and has a user. */
-void flight_answer(const struct flight *flight, struct waiter *waiter);
+void fetch_landed(struct cache *cache);
+/* Gives a reader its bytes from a fetch that is ready and has a user. */
+void fetch_answer(const struct fetch *fetch, struct waiter *waiter);
 void waiter_answer_all(struct waiter *waiters, int rc);
 
 /* --- range.c */
 
-/* Starts what there is room for; for flight_start_all(). */
+/* Starts what there is room for; for fetch_start_all(). */
 void range_start_all(struct cache *cache);
 /* One range of a large file, for one reader. */
 void range_read(struct cache *cache, struct node *node, struct waiter *waiter);

@@ -9,24 +9,24 @@
 
 /* A queue and the thread that works on it. */
 struct lane {
-	struct residency *residency;
+	struct page_cache *page_cache;
 	struct thread thread;
 	struct lock lock;
 	struct cond changed;
-	struct residency_store *first, **end; /* lock */
-	bool closing;			      /* lock */
+	struct page_store *first, **end; /* lock */
+	bool closing;			 /* lock */
 };
 
-struct residency {
+struct page_cache {
 	struct tree *tree;
-	const struct residency_kernel *kernel;
+	const struct page_cache_kernel *kernel;
 	void *context;
 	void (*dropped)(void *context, struct node *node);
 	void *dropped_context;
 	struct lane stores, drops;
 };
 
-static int store_one(struct residency *r, const struct residency_store *store)
+static int store_one(struct page_cache *r, const struct page_store *store)
 {
 	int rc = r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 
@@ -39,7 +39,7 @@ static int store_one(struct residency *r, const struct residency_store *store)
 }
 
 /* A drop is a store without data. One that was overtaken by a store is none any more. */
-static void do_one(struct residency *r, struct residency_store *store, bool closing)
+static void do_one(struct page_cache *r, struct page_store *store, bool closing)
 {
 	struct node *node = store->node;
 	int rc = -ESHUTDOWN;
@@ -65,7 +65,7 @@ static void serve(void *argument)
 
 	lock_acquire(&lane->lock);
 	for (;;) {
-		struct residency_store *store = lane->first;
+		struct page_store *store = lane->first;
 		bool closing = lane->closing;
 
 		if (!store && closing)
@@ -78,14 +78,14 @@ static void serve(void *argument)
 		if (!lane->first)
 			lane->end = &lane->first;
 		lock_release(&lane->lock);
-		do_one(lane->residency, store, closing);
+		do_one(lane->page_cache, store, closing);
 		lock_acquire(&lane->lock);
 	}
 	lock_release(&lane->lock);
 }
 
 /* False: the lane is closed. */
-static bool queue(struct lane *lane, struct residency_store *store)
+static bool queue(struct lane *lane, struct page_store *store)
 {
 	bool open;
 
@@ -102,27 +102,27 @@ static bool queue(struct lane *lane, struct residency_store *store)
 	return open;
 }
 
-void residency_keep(struct node *node)
+void page_cache_keep(struct node *node)
 {
 	atomic_store(&node->drop_wanted, false);
 }
 
-int residency_store_now(struct residency *r, struct residency_store *store)
+int page_cache_store_now(struct page_cache *r, struct page_store *store)
 {
-	residency_keep(store->node);
+	page_cache_keep(store->node);
 	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 }
 
-void residency_store(struct residency *r, struct residency_store *store)
+void page_cache_store(struct page_cache *r, struct page_store *store)
 {
-	residency_keep(store->node);
+	page_cache_keep(store->node);
 	if (!queue(&r->stores, store))
 		store->done(store, -ESHUTDOWN);
 }
 
-int residency_drop(struct residency *r, struct node *node)
+int page_cache_drop(struct page_cache *r, struct node *node)
 {
-	struct residency_store *drop;
+	struct page_store *drop;
 
 	if (atomic_exchange(&node->drop_wanted, true))
 		return 0;
@@ -139,9 +139,9 @@ int residency_drop(struct residency *r, struct node *node)
 	return -ESHUTDOWN;
 }
 
-static int lane_open(struct lane *lane, struct residency *r, const char *name)
+static int lane_open(struct lane *lane, struct page_cache *r, const char *name)
 {
-	lane->residency = r;
+	lane->page_cache = r;
 	lane->end = &lane->first;
 	lock_init(&lane->lock, LOCK_PAGE_CACHE);
 	cond_init(&lane->changed);
@@ -163,11 +163,11 @@ static void lane_close(struct lane *lane)
 	cond_destroy(&lane->changed);
 }
 
-int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
-		   void *context, void (*dropped)(void *context, struct node *node),
-		   void *dropped_context)
+int page_cache_open(struct page_cache **out, struct tree *tree,
+		    const struct page_cache_kernel *kernel, void *context,
+		    void (*dropped)(void *context, struct node *node), void *dropped_context)
 {
-	struct residency *r = calloc(1, sizeof(*r));
+	struct page_cache *r = calloc(1, sizeof(*r));
 	int rc;
 
 	if (!r)
@@ -193,13 +193,13 @@ int residency_open(struct residency **out, struct tree *tree, const struct resid
 	return 0;
 }
 
-void residency_stop(struct residency *r)
+void page_cache_stop(struct page_cache *r)
 {
 	lane_stop(&r->stores);
 	lane_stop(&r->drops);
 }
 
-void residency_close(struct residency *r)
+void page_cache_close(struct page_cache *r)
 {
 	lane_close(&r->stores);
 	lane_close(&r->drops);

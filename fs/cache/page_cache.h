@@ -2,23 +2,23 @@
 /*
  * What the kernel holds: puts whole samples into its page cache and drops them again, from
  * threads of its own that no request waits for. Storing and dropping wait for locks that a
- * READ in flight holds, so neither may be done by whoever answers READs.
+ * READ in fetch holds, so neither may be done by whoever answers READs.
  *
  * Stores and drops have a thread each. A drop may wait for a READ that waits for a fetch that
  * waits for a buffer, and buffers are given back by stores: behind one another they would
  * wait for ever. A store takes back a drop of the same sample that has not begun. If it has, the
  * pages may be lost, which counts as reclaimed when somebody asks for them.
  */
-#ifndef SHADE_RESIDENCY_H
-#define SHADE_RESIDENCY_H
+#ifndef SHADE_PAGE_CACHE_H
+#define SHADE_PAGE_CACHE_H
 
 #include "names/tree.h"
 
-struct residency;
+struct page_cache;
 
 /* How to reach the kernel: the front end's. Each returns 0 or a negative errno, -ENOENT if
  * the kernel does not know the node. */
-struct residency_kernel {
+struct page_cache_kernel {
 	int (*store)(void *context, struct node *node, const void *data, size_t size,
 		     uint64_t offset);
 	int (*drop)(void *context, struct node *node);
@@ -27,33 +27,33 @@ struct residency_kernel {
 };
 
 /* `dropped` is called for each drop that was queued, when it is done. */
-int residency_open(struct residency **out, struct tree *tree, const struct residency_kernel *kernel,
-		   void *context, void (*dropped)(void *context, struct node *node),
-		   void *dropped_context);
+int page_cache_open(struct page_cache **out, struct tree *tree,
+		    const struct page_cache_kernel *kernel, void *context,
+		    void (*dropped)(void *context, struct node *node), void *dropped_context);
 /* Does what is queued, without the kernel, and ends its threads. What is asked for after that is
  * refused: requests still come, and let go of what they had. */
-void residency_stop(struct residency *residency);
-void residency_close(struct residency *residency);
+void page_cache_stop(struct page_cache *page_cache);
+void page_cache_close(struct page_cache *page_cache);
 
 /* One store: `done` is called once, from the residency thread. The node is held until
  * then. */
-struct residency_store {
+struct page_store {
 	struct node *node;
 	const void *data;
 	size_t size;
 	uint64_t offset; /* in the file, of the first byte of data */
-	void (*done)(struct residency_store *store, int rc);
-	struct residency_store *next;
+	void (*done)(struct page_store *store, int rc);
+	struct page_store *next;
 };
 
-void residency_store(struct residency *residency, struct residency_store *store);
+void page_cache_store(struct page_cache *page_cache, struct page_store *store);
 /* The same at once, by the caller, whom no READ of this node may wait for; `done` is not
  * called. 0, or a negative errno: -ENOENT if the kernel does not know the node. */
-int residency_store_now(struct residency *residency, struct residency_store *store);
+int page_cache_store_now(struct page_cache *page_cache, struct page_store *store);
 /* The kernel has got the bytes in another way: takes back a drop, like a store. */
-void residency_keep(struct node *node);
+void page_cache_keep(struct node *node);
 /* 1: queued; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then the node keeps its pages until
  * the kernel reclaims them. */
-int residency_drop(struct residency *residency, struct node *node);
+int page_cache_drop(struct page_cache *page_cache, struct node *node);
 
 #endif

@@ -92,7 +92,7 @@ static void range_done(struct store_read *read, int rc)
 	leave_locked(range, rc);
 	lock_release(&cache->lock);
 	discard(range);
-	flight_landed(cache);
+	fetch_landed(cache);
 }
 
 static struct range *range_new(struct cache *cache, struct node *node, struct waiter *waiter)
@@ -143,7 +143,7 @@ static bool may_start_locked(struct cache *cache, const struct range *range)
 	return cache->ranges_running < cache->options.depth / 2 &&
 	       cache->ranges_bytes + range->read.size <= cache->options.inflight_bytes / 2 &&
 	       running_locked(cache, range->node, &late) < OF_ONE_FILE &&
-	       flight_room_locked(cache, range->read.size);
+	       fetch_room_locked(cache, range->read.size);
 }
 
 static struct range *take_next(struct cache *cache)
@@ -207,7 +207,7 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter)
 		lock_release(&cache->lock);
 	}
 	if (!rc) {
-		flight_start_all(cache);
+		fetch_start_all(cache);
 		return;
 	}
 	waiter->answer(waiter, rc, NULL, 0);

@@ -56,7 +56,7 @@ const struct fuse_lowlevel_ops *front_files_ops(bool native);
 extern const struct fuse_lowlevel_ops front_control_ops; /* .shade alone */
 /* Whether a request may wait for the source, or takes long. */
 bool front_may_wait(void *front, uint32_t opcode, uint64_t ino);
-extern const struct residency_kernel front_kernel; /* context: the front */
+extern const struct page_cache_kernel front_kernel; /* context: the front */
 
 /* --- .shade: inode numbers below FIRST_NODE are its own ------------------------------------------
  */

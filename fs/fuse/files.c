@@ -669,4 +669,4 @@ static int kernel_introduce(void *context, struct node *node)
 	return rc;
 }
 
-const struct residency_kernel front_kernel = { kernel_store, kernel_drop, kernel_introduce };
+const struct page_cache_kernel front_kernel = { kernel_store, kernel_drop, kernel_introduce };

@@ -22,7 +22,7 @@
 #define TREE_TAKEN ".shade" /* a name at the top that is not the source's to give */
 
 struct tree;
-struct flight;
+struct fetch;
 struct manifest;
 
 /* There are millions of them: for 20 characters of a name, 151 bytes, as much as malloc() can put
@@ -42,10 +42,10 @@ struct node {
 		uint64_t late_ms;   /* files, cache lock: when the source last did not answer */
 	};
 	uint64_t lookups;	    /* how often the kernel was told of it; tree lock */
-	_Atomic uint32_t holders;   /* who else needs it: opens, flights, notifications */
+	_Atomic uint32_t holders;   /* who else needs it: opens, fetches, notifications */
 	_Atomic uint32_t released;  /* holds that wait for tree_reap() */
 	struct node *next_released; /* release lock */
-	struct flight *flight;	    /* cache lock: see cache.c */
+	struct fetch *fetch;	    /* cache lock: see cache.c */
 	uint16_t type;		    /* that of `attr.mode`; constant, so it needs no lock */
 	int16_t read_rc;	    /* directories: what came of reading it; tree lock */
 	bool detached;		    /* has lost its name; tree lock */
