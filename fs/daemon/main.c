@@ -246,7 +246,7 @@ static void start_cache(struct service *service)
 		.tick = tick,
 		.tick_context = front,
 	};
-	int rc = store_open(&front->store, o->source, options.depth);
+	int rc = store_dir_open(&front->store, o->source, options.depth);
 
 	if (rc)
 		give_up(service, o->source, rc, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A directory as the source: a local one, NFS, or anything that is mounted. Here are the contents
- * of its files; names and attributes are in store_names.c.
+ * of its files; names and attributes are in dir_names.c.
  *
  * They come through io_uring, many files at a time. A file that hangs keeps one of the
  * kernel's workers and nobody else. Reads go around the page cache of the source's own file
@@ -19,6 +19,7 @@
 
 #include "base/log.h"
 #include "base/threads.h"
+#include "source/align.h"
 #include "source/dir.h"
 
 #define WORKERS 64 /* of the kernel, for chains that wait */
@@ -31,13 +32,12 @@
  */
 enum link { LINK_OPEN, LINK_READ, LINK_STAT, LINK_DROP, LINK_CLOSE, LINKS };
 
-#define DIRECT_ALIGN ((size_t)4096) /* of direct reads: memory, offset and size */
-#define CHAIN_ALIGN 16		    /* completions name the chain and the link in one number */
+#define CHAIN_ALIGN 16 /* completions name the chain and the link in one number */
 static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
 
 struct chain {
 	_Alignas(CHAIN_ALIGN) struct store_read *read;
-	unsigned slot;	/* in the ring's table of files */
+	unsigned file;	/* in the ring's table of files */
 	enum link last; /* to complete */
 	bool direct;	/* around the page cache */
 	int results[LINKS];
@@ -47,7 +47,8 @@ struct chain {
 	struct chain *next; /* in `waiting` or `free` */
 };
 
-struct store {
+struct dir_store {
+	struct store store;
 	int root;
 	unsigned depth;
 	struct thread thread;
@@ -64,7 +65,7 @@ struct store {
 /* --- chains -------------------------------------------------------------------------------------
  */
 
-static struct io_uring_sqe *add_link_locked(struct store *store)
+static struct io_uring_sqe *add_link_locked(struct dir_store *store)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
 
@@ -88,65 +89,54 @@ static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link l
 
 /* By name, since a file that only the ring has open cannot be asked about. docs/design.md says what
  * that leaves open. */
-static void add_stat_locked(struct store *store, struct chain *chain, bool last)
+static void add_stat_locked(struct dir_store *store, struct chain *chain, bool last)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	io_uring_prep_statx(sqe, store->root, chain->read->path,
-			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STORE_WANTED, &chain->stat);
+			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, DIR_WANTED, &chain->stat);
 	seal_link(sqe, chain, LINK_STAT, last);
 }
 
-static size_t round_up(size_t size)
-{
-	return (size + DIRECT_ALIGN - 1) & ~(DIRECT_ALIGN - 1);
-}
-
-void *store_buffer(size_t size)
-{
-	return aligned_alloc(DIRECT_ALIGN, round_up(size + !size));
-}
-
-static void add_drop_locked(struct store *store, struct chain *chain)
+static void add_drop_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
-	io_uring_prep_fadvise(sqe, (int)chain->slot, 0, 0, POSIX_FADV_DONTNEED);
+	io_uring_prep_fadvise(sqe, (int)chain->file, 0, 0, POSIX_FADV_DONTNEED);
 	sqe->flags |= IOSQE_FIXED_FILE;
 	seal_link(sqe, chain, LINK_DROP, false);
 }
 
-static void submit_read_locked(struct store *store, struct chain *chain)
+static void submit_read_locked(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
 	uint64_t from = read->offset + read->got;
 	size_t left = read->size - read->got;
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
-	chain->direct =
-		!store->buffered && from % DIRECT_ALIGN == 0 && read->got % DIRECT_ALIGN == 0;
+	chain->direct = !store->buffered && from % STORE_ALIGN == 0 && read->got % STORE_ALIGN == 0;
 
 	chain->how = (struct open_how){
 		.flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (chain->direct ? O_DIRECT : 0),
 		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
 	};
-	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->slot);
+	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->file);
 	seal_link(sqe, chain, LINK_OPEN, false);
 	sqe = add_link_locked(store);
-	io_uring_prep_read(sqe, (int)chain->slot, (char *)read->buffer + read->got,
-			   (unsigned)(chain->direct ? round_up(left) : left), from);
+	io_uring_prep_read(sqe, (int)chain->file, (char *)read->buffer + read->got,
+			   (unsigned)(chain->direct ? store_round_up(left) : left), from);
 	sqe->flags |= IOSQE_FIXED_FILE;
 	seal_link(sqe, chain, LINK_READ, false);
 	add_stat_locked(store, chain, false);
 	if (!chain->direct)
 		add_drop_locked(store, chain);
 	sqe = add_link_locked(store);
-	io_uring_prep_close_direct(sqe, chain->slot);
+	io_uring_prep_close_direct(sqe, chain->file);
 	seal_link(sqe, chain, LINK_CLOSE, true);
 }
 
 /* It was cancelled while it waited: ends by the thread, like all. */
-static void add_nothing_locked(struct store *store, struct chain *chain)
+static void add_nothing_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
@@ -155,7 +145,7 @@ static void add_nothing_locked(struct store *store, struct chain *chain)
 	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
 }
 
-static void submit_locked(struct store *store, struct chain *chain)
+static void submit_locked(struct dir_store *store, struct chain *chain)
 {
 	int rc;
 
@@ -174,7 +164,7 @@ static void submit_locked(struct store *store, struct chain *chain)
 }
 
 /* Gives free chains to reads that wait. */
-static void start_waiting_locked(struct store *store)
+static void start_waiting_locked(struct dir_store *store)
 {
 	while (store->free && store->waiting) {
 		struct store_read *read = store->waiting;
@@ -186,7 +176,7 @@ static void start_waiting_locked(struct store *store)
 		store->free = chain->next;
 		chain->read = read;
 		chain->cancelled = read->cancelled;
-		read->chain = chain;
+		read->progress = chain;
 		submit_locked(store, chain);
 	}
 }
@@ -198,46 +188,35 @@ static bool is_refused(const struct chain *chain)
 	       (chain->results[LINK_OPEN] == -EINVAL || chain->results[LINK_READ] == -EINVAL);
 }
 
-#define MORE 1 /* to read */
-
-/* What came of it: 0, MORE, or a negative errno. */
+/* What came of it: 0, STORE_MORE, or a negative errno. */
 static int outcome(const struct chain *chain)
 {
-	struct store_read *read = chain->read;
 	struct store_attr found;
 
-	if (read->cancelled)
+	if (chain->read->cancelled)
 		return -ETIMEDOUT;
 	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
 		if (chain->results[link] < 0)
 			return chain->results[link];
-	store_convert(&chain->stat, &found);
-	if (!store_same_version(&found, read->expected))
-		return -ESTALE;
-	read->got += (size_t)chain->results[LINK_READ];
-	if (read->got > read->size)
-		read->got = read->size;
-	if (!read->buffer || read->got == read->size || read->offset + read->got >= found.size)
-		return 0;
-	/* The version has more bytes, or the source lied about it. */
-	return chain->results[LINK_READ] ? MORE : -EIO;
+	dir_convert(&chain->stat, &found);
+	return store_read_outcome(chain->read, &found, (size_t)chain->results[LINK_READ]);
 }
 
-static void finish(struct store *store, struct chain *chain)
+static void finish(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
-	int rc = is_refused(chain) ? MORE : outcome(chain);
+	int rc = is_refused(chain) ? STORE_MORE : outcome(chain);
 
 	lock_acquire(&store->lock);
 	store->buffered |= is_refused(chain);
-	if (rc == MORE && !chain->cancelled) {
+	if (rc == STORE_MORE && !chain->cancelled) {
 		submit_locked(store, chain);
 		lock_release(&store->lock);
 		return;
 	}
 	if (rc && chain->cancelled)
 		rc = -ETIMEDOUT;
-	read->chain = NULL;
+	read->progress = NULL;
 	chain->next = store->free;
 	store->free = chain;
 	start_waiting_locked(store);
@@ -248,7 +227,7 @@ static void finish(struct store *store, struct chain *chain)
 /* --- the thread ------------------------------------------------------------------------------ */
 
 /* A completion without a chain only wakes the thread. */
-static void handle(struct store *store, const struct io_uring_cqe *cqe)
+static void handle(struct dir_store *store, const struct io_uring_cqe *cqe)
 {
 	uintptr_t tag = (uintptr_t)cqe->user_data;
 	struct chain *chain = (struct chain *)(tag & ~(uintptr_t)(CHAIN_ALIGN - 1));
@@ -264,7 +243,7 @@ static void handle(struct store *store, const struct io_uring_cqe *cqe)
 		finish(store, chain);
 }
 
-static bool should_stop(struct store *store)
+static bool should_stop(struct dir_store *store)
 {
 	bool stop;
 
@@ -276,7 +255,7 @@ static bool should_stop(struct store *store)
 
 static void serve(void *argument)
 {
-	struct store *store = argument;
+	struct dir_store *store = argument;
 
 	while (!should_stop(store)) {
 		struct io_uring_cqe *cqe, copy;
@@ -292,16 +271,15 @@ static void serve(void *argument)
 	}
 }
 
-int store_root(const struct store *store)
+int dir_root(const struct store *store)
 {
-	return store->root;
+	return ((const struct dir_store *)store)->root;
 }
 
-void store_read(struct store *store, struct store_read *read)
+static void dir_read(struct store *base, struct store_read *read)
 {
-	read->got = 0;
-	read->chain = NULL;
-	read->cancelled = false;
+	struct dir_store *store = (struct dir_store *)base;
+
 	read->next = NULL;
 	lock_acquire(&store->lock);
 	*store->waiting_end = read;
@@ -310,7 +288,7 @@ void store_read(struct store *store, struct store_read *read)
 	lock_release(&store->lock);
 }
 
-static void cancel_locked(struct store *store, struct chain *chain)
+static void cancel_locked(struct dir_store *store, struct chain *chain)
 {
 	chain->cancelled = true;
 	for (enum link link = LINK_OPEN; link < LINKS; link++) {
@@ -324,34 +302,38 @@ static void cancel_locked(struct store *store, struct chain *chain)
 	io_uring_submit(&store->ring);
 }
 
-void store_cancel(struct store *store, struct store_read *read)
+static void dir_cancel(struct store *base, struct store_read *read)
 {
+	struct dir_store *store = (struct dir_store *)base;
+	struct chain *chain;
+
 	lock_acquire(&store->lock);
-	if (!read->chain)
+	chain = read->progress;
+	if (!chain)
 		read->cancelled = true;
-	else if (!read->chain->cancelled)
-		cancel_locked(store, read->chain);
+	else if (!chain->cancelled)
+		cancel_locked(store, chain);
 	lock_release(&store->lock);
 }
 
 /* --- begin and end -----------------------------------------------------------------------------
  */
 
-static int make_chains(struct store *store)
+static int make_chains(struct dir_store *store)
 {
 	store->chains = aligned_alloc(CHAIN_ALIGN, store->depth * sizeof(*store->chains));
 	if (!store->chains)
 		return -ENOMEM;
 	memset(store->chains, 0, store->depth * sizeof(*store->chains));
 	for (unsigned i = 0; i < store->depth; i++) {
-		store->chains[i].slot = i;
+		store->chains[i].file = i;
 		store->chains[i].next = store->free;
 		store->free = &store->chains[i];
 	}
 	return 0;
 }
 
-static int start(struct store *store)
+static int start(struct dir_store *store)
 {
 	unsigned workers[2] = { WORKERS, WORKERS };
 	int rc = io_uring_queue_init(store->depth * LINKS * 2, &store->ring, 0);
@@ -371,30 +353,7 @@ static int start(struct store *store)
 	return rc;
 }
 
-int store_open(struct store **out, const char *path, unsigned depth)
-{
-	struct store *store = calloc(1, sizeof(*store));
-	int rc;
-
-	if (!store)
-		return -ENOMEM;
-	store->depth = depth;
-	store->waiting_end = &store->waiting;
-	lock_init(&store->lock, LOCK_STORE);
-	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	rc = store->root < 0 ? -errno : start(store);
-	if (!rc) {
-		*out = store;
-		return 0;
-	}
-	if (store->root >= 0)
-		close(store->root);
-	lock_destroy(&store->lock);
-	free(store);
-	return rc;
-}
-
-static void wake(struct store *store)
+static void wake(struct dir_store *store)
 {
 	struct io_uring_sqe *sqe;
 
@@ -407,8 +366,10 @@ static void wake(struct store *store)
 	lock_release(&store->lock);
 }
 
-void store_close(struct store *store)
+static void dir_close(struct store *base)
 {
+	struct dir_store *store = (struct dir_store *)base;
+
 	wake(store);
 	thread_join(&store->thread);
 	/* Linux 6.1 keeps closed files for up to a second, and the source busy; this waits. */
@@ -418,4 +379,39 @@ void store_close(struct store *store)
 	close(store->root);
 	lock_destroy(&store->lock);
 	free(store);
+}
+
+static const struct store_ops dir_ops = {
+	.stat = dir_stat,
+	.acl = dir_acl,
+	.readlink = dir_readlink,
+	.list = dir_list,
+	.statfs = dir_statfs,
+	.read = dir_read,
+	.cancel = dir_cancel,
+	.close = dir_close,
+};
+
+int store_dir_open(struct store **out, const char *path, unsigned depth)
+{
+	struct dir_store *store = calloc(1, sizeof(*store));
+	int rc;
+
+	if (!store)
+		return -ENOMEM;
+	store->store.ops = &dir_ops;
+	store->depth = depth;
+	store->waiting_end = &store->waiting;
+	lock_init(&store->lock, LOCK_STORE);
+	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	rc = store->root < 0 ? -errno : start(store);
+	if (!rc) {
+		*out = &store->store;
+		return 0;
+	}
+	if (store->root >= 0)
+		close(store->root);
+	lock_destroy(&store->lock);
+	free(store);
+	return rc;
 }

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The inside of a directory as the source, for store_dir.c (contents) and store_names.c. */
-#ifndef SHADE_STORE_INTERNAL_H
-#define SHADE_STORE_INTERNAL_H
+/* The inside of a directory as the source, for dir.c (contents) and dir_names.c. */
+#ifndef SHADE_DIR_H
+#define SHADE_DIR_H
 
 #include <sys/stat.h>
 
 #include "source/store.h"
 
-#define STORE_WANTED (STATX_BASIC_STATS) /* for store_convert() */
+#define DIR_WANTED (STATX_BASIC_STATS) /* for dir_convert() */
 
 /* A descriptor of the directory, good for the calls that end in `at`. */
-int store_root(const struct store *store);
-void store_convert(const struct statx *from, struct store_attr *to);
+int dir_root(const struct store *store);
+void dir_convert(const struct statx *from, struct store_attr *to);
+
+/* dir_names.c: names and attributes, for the ops of dir.c. */
+int dir_stat(struct store *store, const char *path, struct store_attr *attr);
+int dir_acl(struct store *store, const char *path, void *value, size_t size);
+int dir_readlink(struct store *store, const char *path, char **target);
+int dir_list(struct store *store, const char *path, store_entry *entry, void *context);
+int dir_statfs(struct store *store, struct statvfs *out);
 
 #endif

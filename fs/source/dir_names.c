@@ -27,12 +27,12 @@ static int open_beneath(const struct store *store, const char *path, int flags)
 	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
 				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
 					   RESOLVE_NO_MAGICLINKS };
-	long fd = syscall(SYS_openat2, store_root(store), *path ? path : ".", &how, sizeof(how));
+	long fd = syscall(SYS_openat2, dir_root(store), *path ? path : ".", &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;
 }
 
-void store_convert(const struct statx *from, struct store_attr *to)
+void dir_convert(const struct statx *from, struct store_attr *to)
 {
 	*to = (struct store_attr){
 		.ino = from->stx_ino,
@@ -50,16 +50,16 @@ static int stat_fd(int fd, const char *name, struct store_attr *attr)
 {
 	struct statx stat;
 
-	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, STORE_WANTED, &stat))
+	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, DIR_WANTED, &stat))
 		return -errno;
-	store_convert(&stat, attr);
+	dir_convert(&stat, attr);
 	return 0;
 }
 
 /* --- one at a time ------------------------------------------------------------------------------
  */
 
-int store_stat(struct store *store, const char *path, struct store_attr *attr)
+int dir_stat(struct store *store, const char *path, struct store_attr *attr)
 {
 	int fd = open_beneath(store, path, O_PATH);
 	int rc;
@@ -72,7 +72,7 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr)
 }
 
 /* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
-int store_acl(struct store *store, const char *path, void *value, size_t size)
+int dir_acl(struct store *store, const char *path, void *value, size_t size)
 {
 	int fd = open_beneath(store, path, O_PATH);
 	char name[64];
@@ -88,7 +88,7 @@ int store_acl(struct store *store, const char *path, void *value, size_t size)
 	return (int)length;
 }
 
-int store_readlink(struct store *store, const char *path, char **target)
+int dir_readlink(struct store *store, const char *path, char **target)
 {
 	char text[4096];
 	int fd = open_beneath(store, path, O_PATH);
@@ -105,15 +105,15 @@ int store_readlink(struct store *store, const char *path, char **target)
 	return *target ? 0 : -ENOMEM;
 }
 
-int store_statfs(struct store *store, struct statvfs *out)
+int dir_statfs(struct store *store, struct statvfs *out)
 {
-	return fstatvfs(store_root(store), out) ? -errno : 0;
+	return fstatvfs(dir_root(store), out) ? -errno : 0;
 }
 
 /* --- listings -----------------------------------------------------------------------------------
  */
 
-#define BATCH 1024     /* names that are asked about together */
+#define TOGETHER 1024  /* names that are asked about together */
 #define HELPERS 15     /* that ask, beside the one who lists */
 #define SLOW_NS 100000 /* for an answer: then they are worth their while */
 #define SLOW_SURE 8    /* answers, to be sure of that */
@@ -124,11 +124,11 @@ struct question {
 	int rc;
 };
 
-struct batch {
+struct questions {
 	int dir;
 	unsigned count;
 	_Atomic unsigned next; /* to be asked about */
-	struct question questions[BATCH];
+	struct question list[TOGETHER];
 };
 
 static bool is_dots(const char *name)
@@ -138,41 +138,41 @@ static bool is_dots(const char *name)
 
 /* Reads on only as far as is asked about next: from that an NFS client learns that attributes
  * are wanted, and brings them along with the names. */
-static int fill(struct batch *batch, DIR *dir)
+static int fill(struct questions *questions, DIR *dir)
 {
 	struct dirent *dirent;
 
-	atomic_store(&batch->next, 0);
-	while (batch->count < BATCH) {
+	atomic_store(&questions->next, 0);
+	while (questions->count < TOGETHER) {
 		errno = 0;
 		dirent = readdir(dir);
 		if (!dirent)
 			return -errno;
 		if (is_dots(dirent->d_name))
 			continue;
-		batch->questions[batch->count].name = strdup(dirent->d_name);
-		if (!batch->questions[batch->count].name)
+		questions->list[questions->count].name = strdup(dirent->d_name);
+		if (!questions->list[questions->count].name)
 			return -ENOMEM;
-		batch->count++;
+		questions->count++;
 	}
 	return 0;
 }
 
-static void empty(struct batch *batch)
+static void empty(struct questions *questions)
 {
-	while (batch->count)
-		free(batch->questions[--batch->count].name);
+	while (questions->count)
+		free(questions->list[--questions->count].name);
 }
 
 /* False: nothing is left to ask about. */
-static bool ask_next(struct batch *batch)
+static bool ask_next(struct questions *questions)
 {
-	unsigned at = atomic_fetch_add(&batch->next, 1);
-	struct question *question = &batch->questions[at];
+	unsigned at = atomic_fetch_add(&questions->next, 1);
+	struct question *question = &questions->list[at];
 
-	if (at >= batch->count)
+	if (at >= questions->count)
 		return false;
-	question->rc = stat_fd(batch->dir, question->name, &question->attr);
+	question->rc = stat_fd(questions->dir, question->name, &question->attr);
 	return true;
 }
 
@@ -183,29 +183,29 @@ static void help(void *argument)
 }
 
 /* Helpers come only if the source turns out to be slow, and if they can be had. */
-static void ask_all(struct batch *batch)
+static void ask_all(struct questions *questions)
 {
 	struct thread helpers[HELPERS];
 	unsigned count = 0, asked = 0;
 	uint64_t began_ns = clock_now_ns();
 
-	while (ask_next(batch)) {
+	while (ask_next(questions)) {
 		if (++asked != SLOW_SURE || clock_now_ns() - began_ns < SLOW_SURE * SLOW_NS)
 			continue;
-		while (count < HELPERS && asked + count < batch->count &&
-		       !thread_start(&helpers[count], "shade-names", help, batch))
+		while (count < HELPERS && asked + count < questions->count &&
+		       !thread_start(&helpers[count], "shade-names", help, questions))
 			count++;
 	}
 	for (unsigned i = 0; i < count; i++)
 		thread_join(&helpers[i]);
 }
 
-static int tell(const struct batch *batch, store_entry *entry, void *context)
+static int tell(const struct questions *questions, store_entry *entry, void *context)
 {
 	int rc = 0;
 
-	for (unsigned i = 0; !rc && i < batch->count; i++) {
-		const struct question *question = &batch->questions[i];
+	for (unsigned i = 0; !rc && i < questions->count; i++) {
+		const struct question *question = &questions->list[i];
 
 		if (question->rc == -ENOENT || question->rc == -ESTALE)
 			continue; /* it has vanished */
@@ -216,28 +216,28 @@ static int tell(const struct batch *batch, store_entry *entry, void *context)
 
 static int list(DIR *dir, store_entry *entry, void *context)
 {
-	struct batch *batch = malloc(sizeof(*batch));
+	struct questions *questions = malloc(sizeof(*questions));
 	bool is_last = false;
 	int rc = 0;
 
-	if (!batch)
+	if (!questions)
 		return -ENOMEM;
-	batch->dir = dirfd(dir);
-	batch->count = 0;
+	questions->dir = dirfd(dir);
+	questions->count = 0;
 	while (!rc && !is_last) {
-		rc = fill(batch, dir);
-		is_last = batch->count < BATCH;
+		rc = fill(questions, dir);
+		is_last = questions->count < TOGETHER;
 		if (!rc) {
-			ask_all(batch);
-			rc = tell(batch, entry, context);
+			ask_all(questions);
+			rc = tell(questions, entry, context);
 		}
-		empty(batch);
+		empty(questions);
 	}
-	free(batch);
+	free(questions);
 	return rc;
 }
 
-int store_list(struct store *store, const char *path, store_entry *entry, void *context)
+int dir_list(struct store *store, const char *path, store_entry *entry, void *context)
 {
 	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
 	DIR *dir;

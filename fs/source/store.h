@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The source: where files really are. One backend so far, a directory (store_dir.c).
+ * The source: where files really are. A backend fills in a `struct store_ops`; dir.c is the one
+ * for a directory that is mounted.
  *
  * Paths are relative to the root of the source, "" is the root itself; no path leaves it,
  * whatever links there are. Names and attributes are asked for with calls that wait; file
@@ -13,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct statvfs;
 struct store;
 
 /* What tells one version of a file from another, and what stat() shows. */
@@ -39,9 +41,6 @@ static inline bool store_same_attr(const struct store_attr *a, const struct stor
 	       a->gid == b->gid && a->nlink == b->nlink;
 }
 
-/* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */
-void *store_buffer(size_t size);
-
 /* One read of one version: from `offset`, up to `size` bytes. */
 struct store_read {
 	const char *path;		   /* until done */
@@ -49,18 +48,41 @@ struct store_read {
 	void *buffer; /* of store_buffer(); NULL: only see whether the version is still there */
 	uint64_t offset;
 	size_t size;
-	/* Called once, from the store's own thread, which nobody may keep waiting: 0 with `got`
+	/* Called once, from a thread of the backend, which nobody may keep waiting: 0 with `got`
 	 * bytes (less than `size` only at the end of the file), -ESTALE if this is not the
 	 * version that was expected, or another negative errno. */
 	void (*done)(struct store_read *read, int rc);
+	void *context; /* the caller's */
 	size_t got;
-	struct chain *chain;	 /* the store's own */
-	bool cancelled;		 /* the store's own: before it had a chain */
-	struct store_read *next; /* the store's own */
+
+	/* The backend's own; 0 before store_read() and store_cancel(). */
+	void *progress;
+	bool cancelled;
+	struct store_read *next;
 };
 
-/* 0 or a negative errno. `depth`: how many reads at a time. */
-int store_open(struct store **out, const char *path, unsigned depth);
+/* Calls for each name but . and ..; a result other than 0 ends the listing. */
+typedef int store_entry(void *context, const char *name, const struct store_attr *attr);
+
+/* What a backend does. Each call but `read` and `cancel` may wait for the source. */
+struct store_ops {
+	int (*stat)(struct store *store, const char *path, struct store_attr *attr);
+	int (*acl)(struct store *store, const char *path, void *value, size_t size);
+	int (*readlink)(struct store *store, const char *path, char **target);
+	int (*list)(struct store *store, const char *path, store_entry *entry, void *context);
+	int (*statfs)(struct store *store, struct statvfs *out);
+	void (*read)(struct store *store, struct store_read *read);
+	void (*cancel)(struct store *store, struct store_read *read);
+	void (*close)(struct store *store);
+};
+
+/* A backend's own struct begins with this. */
+struct store {
+	const struct store_ops *ops;
+};
+
+/* A directory as the source. 0 or a negative errno. `depth`: how many reads at a time. */
+int store_dir_open(struct store **out, const char *path, unsigned depth);
 /* All reads must be done. */
 void store_close(struct store *store);
 
@@ -72,15 +94,22 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr);
 int store_acl(struct store *store, const char *path, void *value, size_t size);
 /* A string that the caller frees. */
 int store_readlink(struct store *store, const char *path, char **target);
-typedef int store_entry(void *context, const char *name, const struct store_attr *attr);
-/* Calls `entry` for each name but . and .., in any sequence; stops if it returns non-zero
- * and returns that. Entries that vanish meanwhile are left out. */
+/* In any sequence. Returns what `entry` returned if that was not 0. Entries that vanish meanwhile
+ * are left out. */
 int store_list(struct store *store, const char *path, store_entry *entry, void *context);
-struct statvfs;
 int store_statfs(struct store *store, struct statvfs *out);
 
+/* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */
+void *store_buffer(size_t size);
 void store_read(struct store *store, struct store_read *read);
-/* Asks a read that hangs to end; it still ends by `done`. */
+/* Asks a read that hangs to end; it still ends by `done`. It may come before store_read() does:
+ * then the read ends at once. */
 void store_cancel(struct store *store, struct store_read *read);
+
+#define STORE_MORE 1 /* to read */
+
+/* For backends: `bytes` more have come, and after that the file was `found`. 0, STORE_MORE, -ESTALE
+ * if the version is another, or -EIO if the source gives fewer bytes than the version has. */
+int store_read_outcome(struct store_read *read, const struct store_attr *found, size_t bytes);
 
 #endif

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What all backends share: the version check of a read, buffers, and the call of the right
+ * backend. */
+#include "source/store.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "source/align.h"
+
+void *store_buffer(size_t size)
+{
+	return aligned_alloc(STORE_ALIGN, store_round_up(size + !size));
+}
+
+/* The attributes are from after the read and are compared with what was known before it: a change
+ * in between shows. */
+int store_read_outcome(struct store_read *read, const struct store_attr *found, size_t bytes)
+{
+	if (!store_same_version(found, read->expected))
+		return -ESTALE;
+	read->got += bytes;
+	if (read->got > read->size)
+		read->got = read->size; /* a direct read is rounded up */
+	if (!read->buffer || read->got == read->size || read->offset + read->got >= found->size)
+		return 0;
+	return bytes ? STORE_MORE : -EIO;
+}
+
+void store_close(struct store *store)
+{
+	store->ops->close(store);
+}
+
+int store_stat(struct store *store, const char *path, struct store_attr *attr)
+{
+	return store->ops->stat(store, path, attr);
+}
+
+int store_acl(struct store *store, const char *path, void *value, size_t size)
+{
+	return store->ops->acl(store, path, value, size);
+}
+
+int store_readlink(struct store *store, const char *path, char **target)
+{
+	return store->ops->readlink(store, path, target);
+}
+
+int store_list(struct store *store, const char *path, store_entry *entry, void *context)
+{
+	return store->ops->list(store, path, entry, context);
+}
+
+int store_statfs(struct store *store, struct statvfs *out)
+{
+	return store->ops->statfs(store, out);
+}
+
+void store_read(struct store *store, struct store_read *read)
+{
+	assert(read->path && read->expected && read->done);
+	assert(!read->got && !read->progress);
+	store->ops->read(store, read);
+}
+
+void store_cancel(struct store *store, struct store_read *read)
+{
+	store->ops->cancel(store, read);
+}
