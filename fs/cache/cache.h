@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * The cache: brings together what is asked for (the front end), what is worth keeping (the
- * policy core), where it comes from (the store) and where it is kept (residency).
+ * policy core), where it comes from (the store) and where it is kept (the kernel's page cache).
  *
  * Accesses come in through cache_open(), cache_read() and cache_release(); that is all that a
  * front end has to call. Requests that must wait are `struct waiter`s, answered exactly once,
@@ -10,6 +10,7 @@
 #ifndef SHADE_CACHE_H
 #define SHADE_CACHE_H
 
+#include "cache/access_log.h"
 #include "cache/page_cache.h"
 #include "names/tree.h"
 #include "shade/sched.h"
@@ -78,9 +79,8 @@ void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot
 /* The kernel forgets a node; what it had of it is gone. */
 void cache_forget(struct cache *cache, struct node *node, uint64_t count);
 /* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */
-struct waiter *cache_take_waiter(struct cache *cache,
-				 bool (*is)(const struct waiter *waiter, void *context),
-				 void *context);
+typedef bool waiter_match(const struct waiter *waiter, void *context);
+struct waiter *cache_take_waiter(struct cache *cache, waiter_match *is, void *context);
 
 /* --- by hand --------------------------------------------------------------------------------- */
 
@@ -104,12 +104,6 @@ int cache_pin(struct cache *cache, const char *path, bool pin);
 void cache_get_stats(struct cache *cache, struct cache_stats *stats);
 
 /* --- accesses as they happen ------------------------------------------------------------------ */
-
-struct cache_access {
-	uint32_t id; /* UINT32_MAX: the file has no number yet */
-	enum sched_action action;
-	uint64_t size;
-};
 
 /* Begins to keep a record, while there is anybody who wants it; the place in it is now. */
 uint64_t cache_trace_begin(struct cache *cache);

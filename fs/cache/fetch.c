@@ -1,43 +1,63 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Fetches. A fetch brings one file, whole, for however many wait; it ends when its bytes
- * are where they should be and nobody reads the buffer any more. Buffers in fetch are
- * bounded by `inflight_bytes`, fetches at a time by `depth`; what readers wait for goes
- * before what is fetched ahead.
+ * One fetch: it brings one file, whole, for however many wait, and ends when the bytes are where
+ * they should be and nobody reads the buffer any more. A node has one fetch at a time.
+ *
+ *	state		event						next state
+ *	-----		-----						----------
+ *	WAITING		there is room; the purpose is a check		CHECKING
+ *	WAITING		there is room; any other purpose		READING
+ *	WAITING		nothing was started for a deadline		(end) ETIMEDOUT
+ *	CHECKING	the version is there; bytes are wanted by now	WAITING, to read
+ *	CHECKING	the version is there; nobody wants bytes	(end) opens are tried again
+ *	CHECKING	an error, or another version			(end) the error
+ *	CHECKING	the deadline passes				ABANDONED, ETIMEDOUT
+ *	READING		the bytes are there, and somebody waits		STORING
+ *	READING		the bytes are there, and nobody waits		QUEUED
+ *	READING		an error, or another version			(end) the error
+ *	READING		the deadline passes				ABANDONED, ETIMEDOUT
+ *	STORING		the kernel has the bytes, or refused them	STORED, opens are answered
+ *	QUEUED		the kernel has the bytes, or refused them	STORED
+ *	STORED		the last READ has its bytes			(end)
+ *	ABANDONED	the store is done with it			(end)
+ *
+ * A failure reaches only the current waiters and is not cached: the next open tries again. An
+ * abandoned fetch stays the node's until it ends, because a second one would hang, too.
  */
 #include <assert.h>
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <time.h>
 
-#include "base/log.h"
 #include "base/threads.h"
 #include "cache/internal.h"
 
-#define WATCH_MS 20
-#define DROP_PATIENCE_MS 100
+static void on_checked(struct store_read *read, int rc);
+static void on_read(struct store_read *read, int rc);
 
-/* --- fetches: cache lock held ----------------------------------------------------------------- */
+/* --- begin and end ------------------------------------------------------------------------------
+ */
 
-struct fetch *fetch_get_locked(struct cache *cache, struct node *node)
+static void enter(struct fetch *fetch, enum fetch_state next)
 {
-	struct fetch *fetch = node->fetch;
+#define TO(state) (1u << (state))
+	static const unsigned allowed[] = {
+		[FETCH_WAITING] = TO(FETCH_CHECKING) | TO(FETCH_READING),
+		[FETCH_CHECKING] = TO(FETCH_WAITING) | TO(FETCH_ABANDONED),
+		[FETCH_READING] = TO(FETCH_STORING) | TO(FETCH_QUEUED) | TO(FETCH_ABANDONED),
+		[FETCH_STORING] = TO(FETCH_STORED),
+		[FETCH_QUEUED] = TO(FETCH_STORED),
+		[FETCH_STORED] = 0,
+		[FETCH_ABANDONED] = 0,
+	};
+#undef TO
 
-	if (fetch)
-		return fetch->abandoned ? NULL : fetch;
-	fetch = calloc(1, sizeof(*fetch));
-	if (!fetch)
-		return NULL;
-	fetch->cache = cache;
-	fetch->node = node;
-	fetch->size = node->attr.size;
-	fetch->expected = node->attr;
-	fetch->deadline_ms = clock_now_ms() + cache->options.deadline_ms;
-	node_hold(node);
-	node->fetch = fetch;
-	fetch->next = NULL;
+	assert(allowed[fetch->state] & 1u << next);
+	fetch->state = next;
+}
+
+/* At the end of the list: first come, first served. */
+static void link_locked(struct cache *cache, struct fetch *fetch)
+{
+	lock_assert_held(&cache->lock);
 	fetch->before = cache->fetches ? cache->fetches->before : fetch;
 	if (cache->fetches) {
 		cache->fetches->before->next = fetch;
@@ -45,14 +65,11 @@ struct fetch *fetch_get_locked(struct cache *cache, struct node *node)
 	} else {
 		cache->fetches = fetch;
 	}
-	return fetch;
 }
 
-/* Out of the list; `before` of the first is the last. */
-static void unlink_locked(struct fetch *fetch)
+static void unlink_locked(struct cache *cache, struct fetch *fetch)
 {
-	struct cache *cache = fetch->cache;
-
+	lock_assert_held(&cache->lock);
 	if (fetch == cache->fetches) {
 		cache->fetches = fetch->next;
 		if (cache->fetches)
@@ -64,118 +81,168 @@ static void unlink_locked(struct fetch *fetch)
 		else
 			cache->fetches->before = fetch->before;
 	}
-	if (fetch->node->fetch == fetch)
-		fetch->node->fetch = NULL;
+}
+
+struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetch_purpose purpose,
+			       uint64_t now_ms)
+{
+	struct fetch *fetch = node->cache.fetch;
+
+	lock_assert_held(&cache->lock);
+	if (fetch)
+		return fetch->state == FETCH_ABANDONED ? NULL : fetch;
+	fetch = calloc(1, sizeof(*fetch));
+	if (!fetch)
+		return NULL;
+	fetch->cache = cache;
+	fetch->node = node;
+	fetch->purpose = purpose;
+	fetch->size = node->attr.size;
+	fetch->expected = node->attr;
+	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
+	node_hold(node);
+	node->cache.fetch = fetch;
+	link_locked(cache, fetch);
+	return fetch;
+}
+
+int fetch_error_locked(const struct cache *cache, const struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	return node->cache.fetch ? -ETIMEDOUT : -ENOMEM;
+}
+
+static void free_fetch(struct fetch *fetch)
+{
+	free(fetch->buffer);
+	free(fetch->path);
+	free(fetch);
 }
 
 static void end_locked(struct fetch *fetch)
 {
 	struct cache *cache = fetch->cache;
 
-	assert(!fetch->waiters && !fetch->users);
-	unlink_locked(fetch);
-	cache->inflight_bytes -= fetch->accounted;
+	lock_assert_held(&cache->lock);
+	assert(!fetch->waiters && !fetch->users && !fetch->reserved);
+	unlink_locked(cache, fetch);
+	if (fetch->node->cache.fetch == fetch)
+		fetch->node->cache.fetch = NULL;
+	budget_free_buffer(&cache->budget, fetch->accounted);
 	tree_release(cache->tree, fetch->node);
-	free(fetch->buffer);
-	free(fetch->path);
-	free(fetch);
+	free_fetch(fetch);
 }
 
-/* Somebody is done with the buffer. */
-void fetch_put_locked(struct fetch *fetch)
+void fetch_free_all(struct cache *cache)
 {
-	if (--fetch->users == 0)
-		end_locked(fetch);
+	for (struct fetch *next, *fetch = cache->fetches; fetch; fetch = next) {
+		next = fetch->next;
+		free_fetch(fetch);
+	}
+	cache->fetches = NULL;
+}
+
+/* --- reservations -------------------------------------------------------------------------------
+ */
+
+void fetch_reserve_locked(struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	fetch->reserved = true;
+}
+
+/* The bytes that were set aside are needed no more, or are resident from now on. */
+static void unreserve_locked(struct fetch *fetch, int (*how)(struct sched *sched, uint32_t sample))
+{
+	lock_assert_held(&fetch->cache->lock);
+	if (fetch->reserved && fetch->node->cache.slot != SLOT_NONE)
+		(void)how(fetch->cache->sched, fetch->node->cache.slot);
+	fetch->reserved = false;
+}
+
+void fetch_unreserve_locked(struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	unreserve_locked(fetch, sched_cancel);
 }
 
 static void count_warm_locked(struct fetch *fetch, int rc)
 {
-	struct cache_stats *stats = &fetch->cache->stats;
-
-	if (!fetch->warming)
-		return;
-	fetch->warming = false;
-	stats->warm_pending--;
-	stats->warm_pending_bytes -= fetch->warm_bytes;
-	if (rc) {
-		stats->warm_failed++;
-	} else {
-		stats->warm_done++;
-		stats->warm_done_bytes += fetch->warm_bytes;
-	}
+	lock_assert_held(&fetch->cache->lock);
+	if (fetch->warms)
+		warm_done_locked(fetch->cache, fetch->warm_bytes, rc);
+	fetch->warms = false;
 }
 
-/* The kernel has the bytes, or would not take them. What was not admitted only passes
- * through. */
-static void settle_locked(struct fetch *fetch, int rc)
-{
-	struct cache *cache = fetch->cache;
-	struct node *node = fetch->node;
-
-	if (fetch->admitted && node->slot != SLOT_NONE)
-		(void)(rc ? sched_cancel : sched_commit)(cache->sched, node->slot);
-	else if (!rc && !(fetch->restoring && cache_is_resident_locked(cache, node)))
-		cache_pass_locked(cache, node); /* or it has left while it was restored */
-	fetch->admitted = fetch->restoring = false;
-	node->fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
-	count_warm_locked(fetch, rc);
-}
-
-/* Answers those who open it. */
-static void finish_store(struct page_store *store, int rc)
-{
-	struct fetch *fetch = (struct fetch *)((char *)store - offsetof(struct fetch, store));
-	struct cache *cache = fetch->cache;
-	struct waiter *opens;
-
-	lock_acquire(&cache->lock);
-	opens = fetch->waiters; /* they came while it was stored, or before */
-	fetch->waiters = NULL;
-	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
-		fetch->node->opens++;
-	settle_locked(fetch, rc);
-	fetch_put_locked(fetch);
-	lock_release(&cache->lock);
-	waiter_answer_all(opens, 0);
-}
-
-/* Called by residency's thread. */
-static void stored(struct page_store *store, int rc)
-{
-	struct cache *cache =
-		((struct fetch *)((char *)store - offsetof(struct fetch, store)))->cache;
-
-	finish_store(store, rc);
-	fetch_start_soon(cache);
-}
-
-/* --- what comes from the store -------------------------------------------------------------------
+/* --- waiters ------------------------------------------------------------------------------------
  */
 
-static void succeed_locked(struct fetch *fetch)
+void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter)
 {
-	struct cache *cache = fetch->cache;
-
-	fetch->state = FETCH_READY;
-	fetch->users = 1; /* who stores it */
-	cache->stats.backend_reads++;
-	cache->stats.backend_bytes += fetch->size;
-	__atomic_store_n(&fetch->node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
+	lock_assert_held(&fetch->cache->lock);
+	assert(fetch->state != FETCH_ABANDONED && fetch->state != FETCH_STORED);
+	waiter->next = fetch->waiters;
+	fetch->waiters = waiter;
 }
 
-static void fail_locked(struct fetch *fetch, int rc)
+static bool wants_bytes(const struct waiter *waiter, void *context)
 {
-	struct cache *cache = fetch->cache;
+	(void)context;
+	return !waiter->opens;
+}
 
-	cache->stats.fetch_errors++;
-	if (rc == -ESTALE || rc == -ENOENT) {
-		cache->stats.stale_drops++;
-		tree_mark_stale(cache->tree, fetch->node);
+static bool waits_for_check(const struct waiter *waiter, void *context)
+{
+	(void)context;
+	return waiter->retries;
+}
+
+/* Takes those out that `is` recognises. */
+static struct waiter *take_locked(struct fetch *fetch, waiter_match *is, void *context, bool one)
+{
+	struct waiter *taken = NULL, **at = &fetch->waiters;
+
+	lock_assert_held(&fetch->cache->lock);
+	while (*at && !(one && taken)) {
+		struct waiter *waiter = *at;
+
+		if (!is(waiter, context)) {
+			at = &waiter->next;
+			continue;
+		}
+		*at = waiter->next;
+		waiter->next = taken;
+		taken = waiter;
 	}
-	if (fetch->admitted && fetch->node->slot != SLOT_NONE)
-		(void)sched_cancel(cache->sched, fetch->node->slot);
-	fetch->admitted = false;
-	count_warm_locked(fetch, rc);
+	return taken;
+}
+
+static struct waiter *take_everybody_locked(struct fetch *fetch)
+{
+	struct waiter *waiters = fetch->waiters;
+
+	lock_assert_held(&fetch->cache->lock);
+	fetch->waiters = NULL;
+	return waiters;
+}
+
+struct waiter *fetch_take_waiter_locked(struct cache *cache, waiter_match *is, void *context)
+{
+	struct waiter *found = NULL;
+
+	lock_assert_held(&cache->lock);
+	for (struct fetch *fetch = cache->fetches; fetch && !found; fetch = fetch->next)
+		found = take_locked(fetch, is, context, true);
+	return found;
+}
+
+bool fetch_use_buffer_locked(struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	if (fetch->state != FETCH_STORING && fetch->state != FETCH_QUEUED)
+		return false;
+	fetch->users++;
+	return true;
 }
 
 void fetch_answer(const struct fetch *fetch, struct waiter *waiter)
@@ -186,427 +253,327 @@ void fetch_answer(const struct fetch *fetch, struct waiter *waiter)
 		       left < waiter->size ? left : waiter->size);
 }
 
-static struct fetch *fetch_of(struct store_read *read)
+static void put_locked(struct fetch *fetch)
 {
-	return (struct fetch *)((char *)read - offsetof(struct fetch, read));
+	lock_assert_held(&fetch->cache->lock);
+	assert(fetch->users > 0);
+	if (--fetch->users == 0)
+		end_locked(fetch);
 }
 
-/* Takes out those who want bytes; opens stay. */
-static struct waiter *take_reads_locked(struct fetch *fetch)
+void fetch_put(struct fetch *fetch)
 {
-	struct waiter *reads = NULL, **at = &fetch->waiters;
+	struct cache *cache = fetch->cache;
+	struct starts starts;
 
-	while (*at) {
-		struct waiter *waiter = *at;
-
-		if (waiter->opens) {
-			at = &waiter->next;
-			continue;
-		}
-		*at = waiter->next;
-		waiter->next = reads;
-		reads = waiter;
-	}
-	return reads;
+	lock_acquire(&cache->lock);
+	put_locked(fetch);
+	starts = start_pick_locked(cache, clock_now_ms()); /* the buffer may have made room */
+	lock_release(&cache->lock);
+	start_submit(cache, starts);
 }
 
-/* Whoever reads gets the bytes at once, since storing waits for the locks that a READ holds.
- * Whoever opens is answered when the kernel has all bytes, and need not ask for them. If
- * somebody waits, the kernel knows the file, so it is stored here; else it may have
- * to be told of it, which may wait for the source: that is for residency's own thread. */
-static void deliver(struct fetch *fetch, struct waiter *reads, bool waited_for)
+/* --- into the kernel ----------------------------------------------------------------------------
+ */
+
+/* The kernel has the bytes, or would not take them. What was not admitted only passes through. */
+static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 {
-	struct page_cache *page_cache = fetch->cache->page_cache;
+	struct cache *cache = fetch->cache;
+	struct node *node = fetch->node;
+	bool was_reserved = fetch->reserved && node->cache.slot != SLOT_NONE;
+
+	lock_assert_held(&cache->lock);
+	unreserve_locked(fetch, rc ? sched_cancel : sched_commit);
+	if (!was_reserved && !rc && !cache_is_resident_locked(cache, node))
+		passing_add_locked(cache, node, now_ms);
+	count_warm_locked(fetch, rc);
+	enter(fetch, FETCH_STORED);
+	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
+}
+
+/* Answers those who open it: they came before it was stored, or meanwhile. */
+static void finish_store(struct fetch *fetch, int rc)
+{
+	struct cache *cache = fetch->cache;
+	struct waiter *opens;
+
+	lock_acquire(&cache->lock);
+	opens = take_everybody_locked(fetch);
+	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
+		fetch->node->cache.opens++;
+	stored_locked(fetch, rc, clock_now_ms());
+	put_locked(fetch);
+	lock_release(&cache->lock);
+	waiter_answer_all(opens, 0);
+}
+
+/* Called by the page cache's thread. */
+static void on_stored(struct page_store *store, int rc)
+{
+	struct fetch *fetch = store->context;
+	struct cache *cache = fetch->cache;
+
+	finish_store(fetch, rc);
+	lock_acquire(&cache->lock);
+	start_soon_locked(cache);
+	lock_release(&cache->lock);
+}
+
+/* READs get their bytes at once, since storing waits for the folio locks that a READ holds. What a
+ * READ brings from the beginning of the file need not be stored once more: returns how much. */
+static size_t answer_reads(const struct fetch *fetch, struct waiter *reads)
+{
 	size_t given = 0;
 
 	for (struct waiter *next; reads; reads = next) {
 		next = reads->next;
-		/* What a READ brings from the beginning need not be stored once more. */
 		if (reads->offset == 0 && !reads->direct && reads->size > given)
 			given = reads->size;
 		fetch_answer(fetch, reads);
 	}
-	if (given > fetch->size)
-		given = fetch->size;
+	return given < fetch->size ? given : fetch->size;
+}
+
+/* Opens are answered when the kernel has all bytes, and need not ask for them. If somebody waits,
+ * the kernel knows the file, so it is stored here; else the kernel may have to be told of it,
+ * which may wait for the source: that is for the page cache's own thread. */
+static void deliver(struct fetch *fetch, struct waiter *reads)
+{
+	struct page_cache *page_cache = fetch->cache->page_cache;
+	bool queued = fetch->state == FETCH_QUEUED;
+	size_t given = answer_reads(fetch, reads);
+
 	fetch->store = (struct page_store){ .node = fetch->node,
 					    .data = (char *)fetch->buffer + given,
 					    .size = fetch->size - given,
 					    .offset = given,
-					    .done = stored };
-	if (given == fetch->size) {
-		page_cache_keep(fetch->node);
-		finish_store(&fetch->store, 0);
-	} else if (waited_for) {
-		finish_store(&fetch->store, page_cache_store_now(page_cache, &fetch->store));
-	} else {
+					    .done = on_stored,
+					    .context = fetch };
+	if (queued) {
 		page_cache_store(page_cache, &fetch->store);
-	}
-}
-
-/* The store has one less, and whoever waited for it is answered. */
-void fetch_landed(struct cache *cache)
-{
-	lock_acquire(&cache->lock);
-	cache->running--;
-	if (cache->stopping)
-		cond_wake_all(&cache->changed);
-	lock_release(&cache->lock);
-	fetch_start_all(cache);
-}
-
-static void fetched(struct store_read *read, int rc)
-{
-	struct fetch *fetch = fetch_of(read);
-	struct cache *cache = fetch->cache;
-	struct waiter *waiters;
-	bool waited_for;
-
-	lock_acquire(&cache->lock);
-	if (rc || fetch->abandoned) {
-		if (!fetch->abandoned)
-			fail_locked(fetch, rc);
-		waiters = fetch->waiters;
-		fetch->waiters = NULL;
-		end_locked(fetch);
-		lock_release(&cache->lock);
-		waiter_answer_all(waiters, rc);
+	} else if (given == fetch->size) {
+		page_cache_keep(fetch->node);
+		finish_store(fetch, 0);
 	} else {
-		waited_for = fetch->waiters != NULL;
-		succeed_locked(fetch);
-		fetch->queued = !waited_for;
-		waiters = take_reads_locked(fetch);
-		lock_release(&cache->lock);
-		deliver(fetch, waiters, waited_for);
+		finish_store(fetch, page_cache_store_now(page_cache, &fetch->store));
 	}
-	fetch_landed(cache);
 }
 
-/* Takes out those who only waited for the check. */
-static struct waiter *take_retries_locked(struct fetch *fetch)
+/* --- what comes from the store ------------------------------------------------------------------
+ */
+
+static void fail_locked(struct fetch *fetch, int rc)
 {
-	struct waiter *retries = NULL, **at = &fetch->waiters;
-
-	while (*at) {
-		struct waiter *waiter = *at;
-
-		if (!waiter->retries) {
-			at = &waiter->next;
-			continue;
-		}
-		*at = waiter->next;
-		waiter->next = retries;
-		retries = waiter;
-	}
-	return retries;
-}
-
-/* The version is still there. If somebody wants the bytes by now, they are fetched. */
-static void checked(struct store_read *read, int rc)
-{
-	struct fetch *fetch = fetch_of(read);
 	struct cache *cache = fetch->cache;
-	struct node *node = fetch->node;
-	struct waiter *retries;
 
-	lock_acquire(&cache->lock);
-	if (rc || fetch->abandoned) {
-		lock_release(&cache->lock);
-		fetched(read, rc);
-		return;
+	lock_assert_held(&cache->lock);
+	cache->stats.fetch_errors++;
+	if (rc == -ESTALE || rc == -ENOENT) {
+		cache->stats.stale_drops++;
+		tree_mark_stale(cache->tree, fetch->node);
 	}
-	node_hold(node);
-	__atomic_store_n(&node->checked_ms, clock_now_ms(), __ATOMIC_RELAXED);
-	retries = take_retries_locked(fetch);
-	fetch->checking = false;
-	if (fetch->waiters || fetch->admitted || fetch->restoring)
-		fetch->state = FETCH_WAITING;
-	else
-		end_locked(fetch);
-	lock_release(&cache->lock);
-	for (struct waiter *next; retries; retries = next) {
-		next = retries->next;
-		cache_open(cache, node, retries);
-	}
-	tree_release(cache->tree, node);
-	/* Only now: who waits for the end closes what the answers went through. */
-	fetch_landed(cache);
+	fetch_unreserve_locked(fetch);
+	count_warm_locked(fetch, rc);
 }
 
-/* --- starting
- * --------------------------------------------------------------------------------------- */
-
-static uint64_t buffer_memory(const struct fetch *fetch)
+/* Ends a fetch that the store failed, or that was abandoned. */
+static void fail(struct fetch *fetch, int rc)
 {
-	return fetch->checking ? 0 : cache_memory_of(fetch->node);
-}
-
-/* A drop may wait for a READ that waits for a fetch: then one is possible all the same. */
-static bool drops_are_stuck_locked(const struct cache *cache)
-{
-	return !cache->leaving_bytes || clock_now_ms() > cache->dropped_ms + DROP_PATIENCE_MS;
-}
-
-/* What passes through and what is on its way out count, too. */
-static bool fits_locked(const struct cache *cache, uint64_t size)
-{
-	uint64_t used = cache->inflight_bytes + cache->passing_bytes + cache->leaving_bytes;
-
-	return cache->running < cache->options.depth &&
-	       used + size <= cache->options.inflight_bytes;
-}
-
-bool fetch_room_locked(struct cache *cache, uint64_t bytes)
-{
-	if (!fits_locked(cache, bytes))
-		cache_hurry_locked(cache, bytes);
-	return fits_locked(cache, bytes);
-}
-
-static bool has_room_locked(struct cache *cache, uint64_t size)
-{
-	return fetch_room_locked(cache, size) ||
-	       (cache->running < cache->options.depth && !cache->inflight_bytes &&
-		drops_are_stuck_locked(cache));
-}
-
-/* What somebody waits for. */
-static struct fetch *next_wanted_locked(struct cache *cache)
-{
-	struct fetch *fetch = cache->fetches;
-
-	while (fetch && fetch->state != FETCH_WAITING)
-		fetch = fetch->next;
-	if (!fetch)
-		return NULL;
-	return has_room_locked(cache, buffer_memory(fetch)) ? fetch : NULL;
-}
-
-/* A sample that the policy has admitted, with nobody waiting for it. */
-static struct fetch *begin_ahead_locked(struct cache *cache, uint32_t slot)
-{
-	struct node *node = cache->nodes[slot];
-	struct fetch *fetch;
-
-	fetch = node ? fetch_get_locked(cache, node) : NULL;
-	if (!fetch) {
-		(void)sched_cancel(cache->sched, slot);
-		return NULL;
-	}
-	fetch->admitted = true; /* a reader's fetch may be there already */
-	return fetch->state == FETCH_WAITING ? fetch : NULL;
-}
-
-static struct fetch *next_warm_locked(struct cache *cache)
-{
-	while (cache->warm_first < cache->warm_count) {
-		struct warm warm = cache->warm_queue[cache->warm_first++];
-		uint32_t slot = warm.slot;
-		struct node *node = cache->nodes[slot];
-		struct sched_verdict verdict = { .action = SCHED_BYPASS };
-		struct fetch *fetch = NULL;
-
-		if (node && node->attr.size <= cache->range_bytes)
-			(void)sched_warm(cache->sched, slot, cache_memory_of(node), &verdict);
-		cache_drop_victims_locked(cache, &verdict);
-		if (verdict.action == SCHED_ADMIT && node->attr.size)
-			fetch = begin_ahead_locked(cache, slot);
-		if (fetch) {
-			fetch->warming = true;
-			fetch->warm_bytes = warm.size;
-			return fetch;
-		}
-		if (verdict.action == SCHED_ADMIT && !node->attr.size)
-			(void)sched_commit(cache->sched, slot);
-		cache->stats.warm_pending--;
-		cache->stats.warm_pending_bytes -= warm.size;
-		if (verdict.action == SCHED_BYPASS) {
-			cache->stats.warm_refused++;
-			cache->stats.warm_refused_bytes += warm.size;
-		} else {
-			cache->stats.warm_done++;
-			cache->stats.warm_done_bytes += warm.size;
-		}
-	}
-	return NULL;
-}
-
-/* What nobody waits for yet may take half of the buffers. */
-static struct fetch *next_ahead_locked(struct cache *cache)
-{
-	struct sched_verdict verdict;
-	uint64_t size;
-	uint32_t slot;
-
-	if (!fits_locked(cache, cache->range_bytes))
-		return NULL;
-	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
-			      &verdict) == 1) {
-		struct fetch *fetch;
-
-		cache_drop_victims_locked(cache, &verdict);
-		fetch = begin_ahead_locked(cache, slot);
-		if (fetch)
-			return fetch;
-	}
-	cache_drop_victims_locked(cache, &verdict); /* some may have left for nothing */
-	return next_warm_locked(cache);
-}
-
-static struct fetch *take_next(struct cache *cache)
-{
-	struct fetch *fetch = NULL;
-
-	lock_acquire(&cache->lock);
-	if (!cache->stopping) {
-		fetch = next_wanted_locked(cache);
-		if (!fetch)
-			fetch = next_ahead_locked(cache);
-	}
-	if (fetch) {
-		fetch->state = FETCH_RUNNING;
-		cache->started_ms = clock_now_ms();
-		fetch->deadline_ms = cache->started_ms + cache->options.deadline_ms;
-		cache->running++;
-		fetch->accounted = buffer_memory(fetch);
-		cache->inflight_bytes += fetch->accounted;
-	}
-	lock_release(&cache->lock);
-	return fetch;
-}
-
-void fetch_start_all(struct cache *cache)
-{
-	struct fetch *fetch;
-
-	range_start_all(cache);
-	while ((fetch = take_next(cache))) {
-		if (!fetch->path)
-			fetch->path = node_path(fetch->node);
-		fetch->buffer = fetch->checking ? NULL : store_buffer(fetch->size);
-		fetch->read = (struct store_read){ .path = fetch->path,
-						   .expected = &fetch->expected,
-						   .buffer = fetch->buffer,
-						   .size = fetch->checking ? 0 : fetch->size,
-						   .done = fetch->checking ? checked : fetched };
-		if (fetch->path && (fetch->buffer || fetch->checking))
-			store_read(cache->store, &fetch->read);
-		else
-			fetch->read.done(&fetch->read, -ENOMEM);
-	}
-}
-
-/* What the store has to do for a read is done by the thread that began it, whenever that is out
- * of the kernel. A thread that waits in there for the folios of a READ must not have begun what
- * that READ waits for. */
-void fetch_start_soon(struct cache *cache)
-{
-	lock_acquire(&cache->lock);
-	if (!cache->start_wanted)
-		cond_wake_all(&cache->changed);
-	cache->start_wanted = true;
-	lock_release(&cache->lock);
-}
-
-/* --- deadlines
- * ------------------------------------------------------------------------------------------ */
-
-/* Gives up on a fetch: nobody waits for it any more. If the store has it, it ends it some time. */
-static struct waiter *abandon_locked(struct fetch *fetch)
-{
-	struct waiter *waiters = fetch->waiters;
-
-	fetch->waiters = NULL;
-	fail_locked(fetch, -ETIMEDOUT);
-	fetch->node->late_ms = clock_now_ms();
-	if (fetch->state == FETCH_WAITING) {
-		end_locked(fetch);
-		return waiters;
-	}
-	fetch->abandoned = true; /* and stays the node's: a second one would hang, too */
-	store_cancel(fetch->cache->store, &fetch->read);
-	return waiters;
-}
-
-/* A fetch has its deadline; what waits for its turn has it, too, while nothing moves: all that
- * the store has may hang. */
-static bool is_late_locked(const struct fetch *fetch, uint64_t now)
-{
-	const struct cache *cache = fetch->cache;
-
-	if (fetch->state == FETCH_READY || fetch->abandoned || fetch->deadline_ms > now)
-		return false;
-	return fetch->state == FETCH_RUNNING ||
-	       cache->started_ms + cache->options.deadline_ms <= now;
-}
-
-/* Those who wait for the first fetch that is late, and what it is. */
-static struct waiter *take_late(struct cache *cache, char *name, size_t room, bool *found)
-{
-	uint64_t now = clock_now_ms();
+	struct cache *cache = fetch->cache;
 	struct waiter *waiters;
-	struct fetch *fetch;
 
 	lock_acquire(&cache->lock);
-	waiters = range_take_late_locked(cache, now);
-	fetch = cache->fetches;
-	while (fetch && !is_late_locked(fetch, now))
-		fetch = fetch->next;
-	*found = fetch;
-	if (fetch) {
-		struct waiter **end = &waiters;
-
-		snprintf(name, room, "%s", fetch->node->name);
-		while (*end)
-			end = &(*end)->next;
-		*end = abandon_locked(fetch);
-	}
+	if (fetch->state != FETCH_ABANDONED)
+		fail_locked(fetch, rc);
+	waiters = take_everybody_locked(fetch);
+	end_locked(fetch);
 	lock_release(&cache->lock);
-	return waiters;
+	waiter_answer_all(waiters, rc);
 }
 
-static void answer_late(struct cache *cache)
+/* False: the fetch was abandoned. */
+static bool succeed(struct fetch *fetch, struct waiter **reads)
 {
-	bool found = true;
-
-	while (found) {
-		char name[256];
-
-		waiter_answer_all(take_late(cache, name, sizeof(name), &found), -ETIMEDOUT);
-		if (found)
-			log_say(LOG_WARNINGS, "no answer for %s within %llu s", name,
-				(unsigned long long)cache->options.deadline_ms / 1000);
-	}
-}
-
-/* Waits until then at most. True: something may be started. */
-static bool rest(struct cache *cache, uint64_t until_ms, bool *stopping)
-{
-	bool wanted, on_time = true;
+	struct cache *cache = fetch->cache;
+	bool wanted;
 
 	lock_acquire(&cache->lock);
-	while (!cache->stopping && !cache->start_wanted && on_time)
-		on_time = cond_wait_until(&cache->changed, &cache->lock, until_ms);
-	wanted = cache->start_wanted;
-	cache->start_wanted = false;
-	*stopping = cache->stopping;
+	wanted = fetch->state == FETCH_READING;
+	if (wanted) {
+		enter(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
+		fetch->users = 1; /* whoever stores it */
+		cache->stats.backend_reads++;
+		cache->stats.backend_bytes += fetch->size;
+		node_set_checked_ms(fetch->node, clock_now_ms());
+		*reads = take_locked(fetch, wants_bytes, NULL, false);
+	}
 	lock_release(&cache->lock);
 	return wanted;
 }
 
-void cache_clock(void *argument)
+static void on_read(struct store_read *read, int rc)
 {
-	struct cache *cache = argument;
-	bool stopping = false;
+	struct fetch *fetch = read->context;
+	struct cache *cache = fetch->cache;
+	struct waiter *reads;
 
-	while (!stopping) {
-		uint64_t until_ms = clock_now_ms() + WATCH_MS;
+	if (!rc && succeed(fetch, &reads))
+		deliver(fetch, reads);
+	else
+		fail(fetch, rc ? rc : -ETIMEDOUT);
+	start_landed(cache, rc == -ENOMEM);
+}
 
-		while (rest(cache, until_ms, &stopping))
-			fetch_start_all(cache);
-		answer_late(cache);
-		tree_reap(cache->tree);
-		cache_drop_old_passing(cache);
-		fetch_start_all(cache); /* if drops are stuck */
-		cache->options.tick(cache->options.tick_context);
+/* The version is still there. If somebody wants the bytes by now, they are fetched; opens that
+ * only waited for the check are returned. */
+static struct waiter *end_check_locked(struct fetch *fetch)
+{
+	struct waiter *retries = take_locked(fetch, waits_for_check, NULL, false);
+
+	lock_assert_held(&fetch->cache->lock);
+	node_set_checked_ms(fetch->node, clock_now_ms());
+	if (fetch->waiters || fetch->reserved) {
+		fetch->purpose = FETCH_READ;
+		enter(fetch, FETCH_WAITING);
+	} else {
+		end_locked(fetch);
 	}
+	return retries;
+}
+
+static void on_checked(struct store_read *read, int rc)
+{
+	struct fetch *fetch = read->context;
+	struct cache *cache = fetch->cache;
+	struct node *node = fetch->node;
+	struct waiter *retries = NULL;
+	bool alive;
+
+	lock_acquire(&cache->lock);
+	alive = !rc && fetch->state == FETCH_CHECKING;
+	if (alive) {
+		node_hold(node);
+		retries = end_check_locked(fetch);
+	}
+	lock_release(&cache->lock);
+	if (!alive)
+		fail(fetch, rc ? rc : -ETIMEDOUT);
+	for (struct waiter *next; retries; retries = next) {
+		next = retries->next;
+		cache_open(cache, node, retries);
+	}
+	if (alive)
+		tree_release(cache->tree, node);
+	/* Only now: cache_stop() waits for this and then closes what the answers went through. */
+	start_landed(cache, rc == -ENOMEM);
+}
+
+/* --- into the store -----------------------------------------------------------------------------
+ */
+
+/* `read` is complete but for path and buffer, so that fetch_take_late_locked() may cancel it before
+ * fetch_submit() hands it over. */
+void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
+{
+	struct cache *cache = fetch->cache;
+	bool checks = fetch->purpose == FETCH_CHECK;
+
+	lock_assert_held(&cache->lock);
+	enter(fetch, checks ? FETCH_CHECKING : FETCH_READING);
+	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
+	fetch->accounted = checks ? 0 : cache_memory_of(cache, fetch->node);
+	budget_start(&cache->budget, fetch->accounted, now_ms);
+	fetch->read = (struct store_read){ .expected = &fetch->expected,
+					   .size = checks ? 0 : fetch->size,
+					   .done = checks ? on_checked : on_read,
+					   .context = fetch };
+}
+
+void fetch_submit(struct fetch *fetch)
+{
+	bool checks = fetch->read.done == on_checked;
+
+	if (!fetch->path)
+		fetch->path = node_path(fetch->node);
+	if (!checks)
+		fetch->buffer = store_buffer(fetch->size);
+	fetch->read.path = fetch->path;
+	fetch->read.buffer = fetch->buffer;
+	if (fetch->path && (checks || fetch->buffer))
+		store_read(fetch->cache->store, &fetch->read);
+	else
+		fetch->read.done(&fetch->read, -ENOMEM);
+}
+
+/* --- deadlines and the end ----------------------------------------------------------------------
+ */
+
+static bool store_has(const struct fetch *fetch)
+{
+	return fetch->state == FETCH_CHECKING || fetch->state == FETCH_READING;
+}
+
+/* A fetch has its deadline from its start; what waits for its turn is late only while nothing
+ * else is started either, since all that the store has may hang. */
+static bool is_late_locked(const struct fetch *fetch, uint64_t now_ms)
+{
+	const struct cache *cache = fetch->cache;
+
+	lock_assert_held(&cache->lock);
+	if (fetch->deadline_ms > now_ms)
+		return false;
+	return store_has(fetch) ||
+	       (fetch->state == FETCH_WAITING &&
+		cache->budget.started_ms + cache->options.deadline_ms <= now_ms);
+}
+
+struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, struct node **late)
+{
+	struct fetch *fetch = cache->fetches;
+	struct waiter *waiters;
+
+	lock_assert_held(&cache->lock);
+	while (fetch && !is_late_locked(fetch, now_ms))
+		fetch = fetch->next;
+	*late = fetch ? fetch->node : NULL;
+	if (!fetch)
+		return NULL;
+	node_hold(fetch->node);
+	waiters = take_everybody_locked(fetch);
+	fail_locked(fetch, -ETIMEDOUT);
+	fetch->node->cache.late_ms = now_ms;
+	if (fetch->state == FETCH_WAITING) {
+		end_locked(fetch);
+	} else {
+		enter(fetch, FETCH_ABANDONED);
+		store_cancel(cache->store, &fetch->read);
+	}
+	return waiters;
+}
+
+struct waiter *fetch_take_all_locked(struct cache *cache)
+{
+	struct waiter *waiters = NULL;
+
+	lock_assert_held(&cache->lock);
+	for (struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
+		waiters = waiter_join(take_everybody_locked(fetch), waiters);
+		if (store_has(fetch))
+			store_cancel(cache->store, &fetch->read);
+	}
+	return waiters;
+}
+
+/* Reserved bytes become resident when they are stored; those of a full or filling buffer need
+ * memory already. */
+uint64_t fetch_storing_bytes_locked(const struct cache *cache)
+{
+	uint64_t bytes = 0;
+
+	lock_assert_held(&cache->lock);
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
+		if (fetch->reserved && fetch->state != FETCH_WAITING)
+			bytes += cache_memory_of(cache, fetch->node);
+	return bytes;
 }

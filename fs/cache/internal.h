@@ -1,27 +1,100 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The inside of the cache, for cache.c (accesses), fetch.c (fetches) and cache_hand.c (what
- * is done by hand).
+ * The inside of the cache. Each part has a struct with its fields here and a file with its
+ * functions; the other parts call those.
+ *
+ *	access.c	what readers do: opens, READs, closes, and what the policy says to it
+ *	versions.c	what the tree tells: files come, change and go; slots
+ *	fetch.c		one fetch: its states
+ *	start.c		which fetches and ranges start next
+ *	range.c		files that are too large to be fetched whole
+ *	passing.c	what leaves the kernel, at once or when its readers have closed it
+ *	budget.c	bytes
+ *	numbering.c	the ids that trainers use
+ *	hints.c		jobs, scores, orders, pins, capacity, policy
+ *	warm.c		files that are to be made resident
+ *	access_log.c	accesses as they happen
+ *	report.c	figures
+ *	life.c		begin and end; the clock's thread
+ *	page_cache.c	the threads that reach the kernel's page cache
  *
  * Lock order: the tree's lock, then the cache's. Nothing is answered, fetched, stored or
- * dropped with the cache's lock held.
+ * dropped with the cache's lock held. Functions without the lock read the clock; those that are
+ * called with it are told what time it is.
  */
 #ifndef SHADE_CACHE_INTERNAL_H
 #define SHADE_CACHE_INTERNAL_H
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "base/threads.h"
+#include "cache/access_log.h"
+#include "cache/budget.h"
 #include "cache/cache.h"
+#include "cache/numbering.h"
+#include "cache/page_cache.h"
 
-#define TRACE_ROOM 65536
-#define PASSING_MAX 1024 /* files that pass through at a time */
+/* --- parts: all fields under the cache's lock -------------------------------------------------*/
 
+/* Why a fetch was begun. */
+enum fetch_purpose {
+	FETCH_CHECK,   /* to see whether the version is still there; brings no bytes */
+	FETCH_READ,    /* a reader needs it */
+	FETCH_RESTORE, /* it is resident and has lost its pages */
+	FETCH_AHEAD,   /* the order will need it */
+	FETCH_WARM,    /* somebody asked for it by hand */
+};
+
+/* fetch.c has the table of transitions. */
 enum fetch_state {
-	FETCH_WAITING, /* for room */
-	FETCH_RUNNING,
-	FETCH_READY, /* the bytes are in the buffer */
+	FETCH_WAITING,	/* for room */
+	FETCH_CHECKING, /* the store is asked for the version */
+	FETCH_READING,	/* the store is asked for the bytes */
+	FETCH_STORING,	/* the buffer is full, and the store's thread gives it to the kernel */
+	FETCH_QUEUED,	/* the buffer is full, and the page cache's thread will do that */
+	FETCH_STORED,	/* the kernel has it or refused; READs are still answered from the buffer */
+	FETCH_ABANDONED, /* the deadline has passed, and only the store still has it */
+};
+
+/* One fetch of one whole file, however many wait for it. Between a call of the store or the page
+ * cache and its answer, `read` and `store` are theirs. */
+struct fetch {
+	struct cache *cache;
+	struct node *node; /* held */
+	enum fetch_purpose purpose;
+	enum fetch_state state;
+	bool reserved;	     /* the policy has set its bytes aside: commit or cancel follows */
+	bool warms;	     /* the warm queue counts how it ends */
+	unsigned users;	     /* who needs the buffer: whoever stores it, READs being answered */
+	uint64_t warm_bytes; /* warms: what it counts for */
+	uint64_t deadline_ms;
+	uint64_t accounted; /* of the buffer, in the budget */
+	char *path;
+	void *buffer;
+	size_t size;
+	struct store_attr expected;
+	struct store_read read;
+	struct page_store store;
+	struct waiter *waiters;
+	struct fetch *next, *before; /* in cache->fetches; `before` of the first is the last */
+	struct fetch *next_start;    /* between start_pick_locked() and start_submit() */
+};
+
+struct ranges {
+	struct range *started; /* the store has them */
+	struct range *waiting; /* for their turn */
+	unsigned running;
+	uint64_t bytes; /* of their buffers, in the budget, too */
+};
+
+#define PASSING_MAX 1024
+
+/* A ring of files that pass through, held. Entries whose file has left meanwhile stay until their
+ * turn. */
+struct passing {
+	struct node *nodes[PASSING_MAX];
+	uint64_t since_ms[PASSING_MAX];
+	uint32_t first, count;
 };
 
 /* A sample that was asked for by hand. Its size counts as it was then, whatever becomes of it. */
@@ -30,132 +103,159 @@ struct warm {
 	uint32_t slot;
 };
 
-/* One fetch of one whole file, however many wait for it. All fields: cache lock, but what
- * the store and residency use between their call and their answer. */
-struct fetch {
-	struct cache *cache;
-	struct node *node; /* held */
-	enum fetch_state state;
-	bool admitted;	     /* the policy has reserved its bytes: store and commit */
-	bool restoring;	     /* was resident and lost its pages */
-	bool warming;	     /* was asked for by hand */
-	bool checking;	     /* only asks whether the version is still there */
-	bool abandoned;	     /* its deadline has passed: nobody waits, only the store has it */
-	bool queued;	     /* ready: residency stores it some time */
-	unsigned users;	     /* ready: who needs the buffer right now */
-	uint64_t warm_bytes; /* warming: what it counts for */
-	uint64_t deadline_ms;
-	char *path;
-	void *buffer;
-	size_t size;
-	uint64_t accounted; /* of the buffer, in cache->inflight_bytes */
-	struct store_attr expected;
-	struct store_read read;
-	struct page_store store;
-	struct waiter *waiters;
-	struct fetch *next, *before; /* in cache->fetches */
+struct warm_queue {
+	struct warm *list;
+	uint32_t first, end;
 };
 
-/* What a file takes, resident or in a buffer: memory has whole pages only. */
-static inline uint64_t cache_memory_of(const struct node *node)
-{
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-
-	return (node->attr.size + page - 1) / page * page;
-}
+/* Nodes by slot; NULL: the name is gone. */
+struct slots {
+	struct node **nodes;
+	uint32_t count, room;
+};
 
 struct cache {
-	struct cache_options options; /* constant, but for capacity_bytes */
+	struct cache_options options; /* constant, but for capacity_bytes and observed */
 	struct store *store;
 	struct tree *tree;
 	struct page_cache *page_cache;
-	struct thread clock;  /* watches deadlines */
+	struct thread clock;
+	uint64_t page_bytes;
 	uint64_t range_bytes; /* files larger than this are read by ranges */
 
 	struct lock lock;
-	struct cond changed; /* lock: a fetch has ended, or `stopping` */
+	struct cond changed; /* lock: see `start_wanted`, `stopping`, the budget */
 	struct sched *sched;
-	struct node **nodes; /* by slot; NULL: the name is gone */
-	uint32_t slot_count, slot_room;
-	uint32_t *numbering;	      /* from ids to slots; NULL: not yet */
-	uint32_t *ids;		      /* from slots to ids */
-	uint32_t numbered, ids_count; /* of `numbering` and of `ids` */
+	struct slots slots;
+	struct numbering numbering;
 	struct fetch *fetches;
-	struct range *ranges, *ranges_waiting; /* that the store has; for their turn */
-	unsigned ranges_running;	       /* the store has */
-	uint64_t ranges_bytes;		       /* of their buffers, in `inflight_bytes`, too */
-	uint64_t started_ms;		       /* when the last fetch was */
-	unsigned running;		       /* fetches and ranges that the store has */
-	uint64_t inflight_bytes;	       /* buffers */
-	uint64_t passing_bytes;		       /* in the kernel, not admitted */
-	uint64_t dropped_ms; /* when residency last dropped something, or got the first to drop */
-	uint64_t leaving_bytes;		     /* residency is to drop them */
-	struct node *passing[PASSING_MAX];   /* a ring, held */
-	uint64_t passing_since[PASSING_MAX]; /* ms */
-	uint32_t passing_first, passing_count;
-	struct warm *warm_queue;
-	uint32_t warm_first, warm_count;
-	struct cache_stats stats;   /* the counters of its own */
-	struct cache_access *trace; /* a ring of TRACE_ROOM; NULL: nobody wants it */
-	unsigned trace_readers;
-	uint64_t traced;   /* so many, ever */
-	bool start_wanted; /* the clock is to start what there is room for */
+	struct ranges ranges;
+	struct budget budget;
+	struct passing passing;
+	struct warm_queue warm;
+	struct access_log log;
+	struct cache_stats stats; /* the counters of its own */
+	bool start_wanted;	  /* the clock's thread is to start what there is room for */
 	bool stopping;
 };
 
-/* Keeps a record of an access. */
-void cache_trace_locked(struct cache *cache, const struct node *node, enum sched_action action);
+/* --- access.c ---------------------------------------------------------------------------------*/
 
-/* --- fetch.c: cache lock held ---------------------------------------------------------------- */
-
-/* The fetch of a node, a new one if it has none. NULL: no memory, or what was given up has not
- * ended; fetch_error() says which. */
-struct fetch *fetch_get_locked(struct cache *cache, struct node *node);
-static inline int fetch_error(const struct node *node)
-{
-	return node->fetch ? -ETIMEDOUT : -ENOMEM;
-}
-/* Whether there is room for a buffer; what passes through makes way. */
-bool fetch_room_locked(struct cache *cache, uint64_t bytes);
-/* One user less; without any it ends. */
-void fetch_put_locked(struct fetch *fetch);
-
-/* --- without the lock
- * ----------------------------------------------------------------------------- */
-
-/* Starts whatever there is room for: what readers wait for, then what is fetched ahead. */
-void fetch_start_all(struct cache *cache);
-/* Has the clock do that: for threads that wait in the kernel. */
-void fetch_start_soon(struct cache *cache);
-void cache_clock(void *cache);
-/* The store has one less, and whoever waited for it is answered. */
-void fetch_landed(struct cache *cache);
-/* Gives a reader its bytes from a fetch that is ready and has a user. */
-void fetch_answer(const struct fetch *fetch, struct waiter *waiter);
 void waiter_answer_all(struct waiter *waiters, int rc);
+/* Puts `first` in front of the list. */
+struct waiter *waiter_join(struct waiter *first, struct waiter *list);
 
-/* --- range.c */
+/* --- versions.c -------------------------------------------------------------------------------*/
 
-/* Starts what there is room for; for fetch_start_all(). */
-void range_start_all(struct cache *cache);
+extern const struct tree_events cache_tree_events; /* context: the cache */
+
+/* What a file takes, resident or in a buffer: memory has whole pages only. */
+uint64_t cache_memory_of(const struct cache *cache, const struct node *node);
+/* Too large to be fetched whole: read by ranges. Always so for one node: if some of its READs
+ * waited for ranges and others for a fetch, storing what the fetch brought would wait for folios
+ * that a range is to fill, in the thread that ends ranges. */
+bool cache_is_large(const struct cache *cache, const struct node *node);
+/* What the policy is told: what is read by ranges fits nowhere. */
+uint64_t cache_policy_size(const struct cache *cache, const struct node *node);
+bool cache_is_resident_locked(const struct cache *cache, const struct node *node);
+/* NULL: the name is gone. */
+struct node *cache_node_locked(const struct cache *cache, uint32_t slot);
+
+/* --- fetch.c ----------------------------------------------------------------------------------*/
+
+/* The fetch of a node, a new one if it has none. NULL: no memory, or the node's fetch is abandoned
+ * and has not ended; fetch_error_locked() says which. */
+struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetch_purpose purpose,
+			       uint64_t now_ms);
+int fetch_error_locked(const struct cache *cache, const struct node *node);
+void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter);
+/* A READ that comes when the buffer is full is answered from it. True: the caller calls
+ * fetch_answer() and then fetch_put(). */
+bool fetch_use_buffer_locked(struct fetch *fetch);
+void fetch_answer(const struct fetch *fetch, struct waiter *waiter);
+void fetch_put(struct fetch *fetch);
+/* The policy has set the bytes of this sample aside. */
+void fetch_reserve_locked(struct fetch *fetch);
+/* Another version has come: what this fetch brings is not to be kept. */
+void fetch_unreserve_locked(struct fetch *fetch);
+/* The store is to get it. */
+void fetch_start_locked(struct fetch *fetch, uint64_t now_ms);
+void fetch_submit(struct fetch *fetch);
+/* Those who wait for the first fetch that is late; it is abandoned. `*late` is its node, held, for
+ * the log; NULL: none is late. */
+struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, struct node **late);
+/* The end: all who wait, and the store is asked to give up. */
+struct waiter *fetch_take_all_locked(struct cache *cache);
+struct waiter *fetch_take_waiter_locked(struct cache *cache, waiter_match *is, void *context);
+uint64_t fetch_storing_bytes_locked(const struct cache *cache);
+void fetch_free_all(struct cache *cache);
+
+/* --- start.c ----------------------------------------------------------------------------------*/
+
+/* What is to be started, chosen under the lock and submitted without it: one cycle of the lock
+ * serves an access and what follows from it. */
+struct starts {
+	struct fetch *fetches;
+	struct range *ranges;
+};
+
+/* Chooses whatever there is room for: what readers wait for, then what is fetched ahead. */
+struct starts start_pick_locked(struct cache *cache, uint64_t now_ms);
+void start_submit(struct cache *cache, struct starts starts);
+void start_all(struct cache *cache);
+/* Has the clock's thread do that. Threads that wait in the kernel for the folios of a READ must
+ * not have begun what that READ waits for: what the store has to do for a read is done by the
+ * thread that began it, whenever that is out of the kernel. */
+void start_soon_locked(struct cache *cache);
+/* A sample that the policy has admitted, with nobody waiting for it. NULL: it needs no start, since
+ * the name is gone or a reader's fetch is under way. */
+struct fetch *start_ahead_locked(struct cache *cache, uint32_t slot, enum fetch_purpose purpose,
+				 uint64_t now_ms);
+/* The store has one read less, and whoever waited for it is answered. */
+void start_landed(struct cache *cache, bool by_clock);
+
+/* --- range.c ----------------------------------------------------------------------------------*/
+
+struct range *range_pick_locked(struct cache *cache, uint64_t now_ms);
+void range_submit_all(struct range *ranges);
 /* One range of a large file, for one reader. */
-void range_read(struct cache *cache, struct node *node, struct waiter *waiter);
+void range_read(struct cache *cache, struct node *node, struct waiter *waiter, uint64_t now_ms);
 /* Those whose deadline has passed; the store is asked to give up. */
 struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms);
-/* As cache_take_waiter(). */
-struct waiter *range_take_waiter_locked(struct cache *cache,
-					bool (*is)(const struct waiter *waiter, void *context),
-					void *context);
+struct waiter *range_take_waiter_locked(struct cache *cache, waiter_match *is, void *context);
+
+/* --- passing.c --------------------------------------------------------------------------------*/
 
 /* The kernel has bytes of a file that was not admitted: until its readers close it, or until
  * room is needed. */
-void cache_pass_locked(struct cache *cache, struct node *node);
+void passing_add_locked(struct cache *cache, struct node *node, uint64_t now_ms);
+/* It has been admitted meanwhile, is dropped, or gone. */
+void passing_remove_locked(struct cache *cache, struct node *node);
+/* The last reader has closed it. */
+void passing_closed_locked(struct cache *cache, struct node *node, uint64_t now_ms);
 /* Observed closes may be missed; what passes through for long is dropped without. */
-void cache_drop_old_passing(struct cache *cache);
+void passing_expire_locked(struct cache *cache, uint64_t now_ms);
 /* Makes room for so many bytes by dropping what passes through, the oldest first. */
-void cache_hurry_locked(struct cache *cache, uint64_t bytes);
-bool cache_is_resident_locked(const struct cache *cache, const struct node *node);
+void passing_make_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms);
+void passing_release_all(struct cache *cache);
+/* Has the kernel drop the pages of a node, and its name if it is stale. */
+void drop_locked(struct cache *cache, struct node *node, uint64_t now_ms);
 /* Drops the pages of the samples that have left. */
-void cache_drop_victims_locked(struct cache *cache, const struct sched_verdict *verdict);
+void drop_victims_locked(struct cache *cache, const struct sched_verdict *verdict, uint64_t now_ms);
+/* The page cache has done so: for page_cache_open(). */
+void drop_done(void *cache, struct node *node);
+
+/* --- warm.c -----------------------------------------------------------------------------------*/
+
+/* The next of the queue that needs a fetch. */
+struct fetch *warm_next_locked(struct cache *cache, uint64_t now_ms);
+/* A fetch that `warms` has come to an end. */
+void warm_done_locked(struct cache *cache, uint64_t bytes, int rc);
+
+/* --- numbering.c: below a path ------------------------------------------------------------------
+ */
+
+/* The slots of all files at or below a path, to be freed. */
+int numbering_below(struct cache *cache, const char *path, uint32_t **slots, uint32_t *count);
 
 #endif

@@ -45,7 +45,7 @@ static void do_one(struct page_cache *r, struct page_store *store, bool closing)
 	int rc = -ESHUTDOWN;
 
 	if (!store->done) {
-		if (!closing && atomic_exchange(&node->drop_wanted, false))
+		if (!closing && atomic_exchange(&node->pages.drop_wanted, false))
 			(void)r->kernel->drop(r->context, node);
 		free(store);
 		r->dropped(r->dropped_context, node);
@@ -104,7 +104,7 @@ static bool queue(struct lane *lane, struct page_store *store)
 
 void page_cache_keep(struct node *node)
 {
-	atomic_store(&node->drop_wanted, false);
+	atomic_store(&node->pages.drop_wanted, false);
 }
 
 int page_cache_store_now(struct page_cache *r, struct page_store *store)
@@ -124,18 +124,18 @@ int page_cache_drop(struct page_cache *r, struct node *node)
 {
 	struct page_store *drop;
 
-	if (atomic_exchange(&node->drop_wanted, true))
+	if (atomic_exchange(&node->pages.drop_wanted, true))
 		return 0;
 	drop = calloc(1, sizeof(*drop));
 	if (!drop) {
-		atomic_store(&node->drop_wanted, false);
+		atomic_store(&node->pages.drop_wanted, false);
 		return -ENOMEM;
 	}
 	drop->node = node;
 	if (queue(&r->drops, drop))
 		return 1;
 	free(drop);
-	atomic_store(&node->drop_wanted, false);
+	atomic_store(&node->pages.drop_wanted, false);
 	return -ESHUTDOWN;
 }
 

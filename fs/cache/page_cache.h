@@ -35,7 +35,7 @@ int page_cache_open(struct page_cache **out, struct tree *tree,
 void page_cache_stop(struct page_cache *page_cache);
 void page_cache_close(struct page_cache *page_cache);
 
-/* One store: `done` is called once, from the residency thread. The node is held until
+/* One store: `done` is called once, from the page cache's thread. The node is held until
  * then. */
 struct page_store {
 	struct node *node;
@@ -43,6 +43,7 @@ struct page_store {
 	size_t size;
 	uint64_t offset; /* in the file, of the first byte of data */
 	void (*done)(struct page_store *store, int rc);
+	void *context; /* the caller's */
 	struct page_store *next;
 };
 

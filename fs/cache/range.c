@@ -2,21 +2,21 @@
 /*
  * Files that are too large to be fetched whole: each READ is a read of the source.
  *
- * Half of the store and half of the buffers are left to whole files, and one large file gets no
- * more than a few reads at a time: what hangs there keeps nobody else. What does not fit waits.
+ * Ranges leave half of the store and half of the buffers to whole files, and one large file gets
+ * no more than a few reads at a time: a large file that hangs leaves room for others. What does
+ * not fit waits.
  */
 #include <errno.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include "base/log.h"
 #include "base/threads.h"
 #include "cache/internal.h"
 
 #define OF_ONE_FILE 8 /* reads at a time */
 
 struct range {
-	struct range *next, **before; /* cache lock: in cache->ranges or cache->ranges_waiting */
+	struct range *next,
+		**before; /* cache lock: in cache->ranges.started or in cache->ranges.waiting */
 	struct cache *cache;
 	struct node *node;     /* held */
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
@@ -25,10 +25,12 @@ struct range {
 	struct store_read read;
 	struct store_attr expected;
 	char *path;
+	struct range *next_start; /* between range_pick_locked() and range_submit_all() */
 };
 
 static void link_locked(struct range **list, struct range *range)
 {
+	lock_assert_held(&range->cache->lock);
 	while (*list)
 		list = &(*list)->next;
 	range->next = NULL;
@@ -38,6 +40,7 @@ static void link_locked(struct range **list, struct range *range)
 
 static void unlink_locked(struct range *range)
 {
+	lock_assert_held(&range->cache->lock);
 	*range->before = range->next;
 	if (range->next)
 		range->next->before = range->before;
@@ -47,23 +50,25 @@ static void leave_locked(struct range *range, int rc)
 {
 	struct cache *cache = range->cache;
 
+	lock_assert_held(&range->cache->lock);
 	unlink_locked(range);
-	cache->ranges_running--;
-	cache->ranges_bytes -= range->read.size;
-	cache->inflight_bytes -= range->read.size;
+	cache->ranges.running--;
+	cache->ranges.bytes -= range->read.size;
+	budget_free_buffer(&cache->budget, range->read.size);
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += range->read.got;
 	cache->stats.fetch_errors += rc != 0;
 	if (rc == -ESTALE)
 		tree_mark_stale(cache->tree, range->node);
 	if (!rc)
-		cache_pass_locked(cache, range->node);
+		passing_add_locked(cache, range->node, clock_now_ms());
 }
 
 static struct waiter *take_waiter_locked(struct range *range)
 {
 	struct waiter *waiter = range->waiter;
 
+	lock_assert_held(&range->cache->lock);
 	range->waiter = NULL;
 	return waiter;
 }
@@ -79,7 +84,7 @@ static void discard(struct range *range)
 
 static void range_done(struct store_read *read, int rc)
 {
-	struct range *range = (struct range *)((char *)read - offsetof(struct range, read));
+	struct range *range = read->context;
 	struct cache *cache = range->cache;
 	struct waiter *waiter;
 
@@ -92,10 +97,11 @@ static void range_done(struct store_read *read, int rc)
 	leave_locked(range, rc);
 	lock_release(&cache->lock);
 	discard(range);
-	fetch_landed(cache);
+	start_landed(cache, rc == -ENOMEM);
 }
 
-static struct range *range_new(struct cache *cache, struct node *node, struct waiter *waiter)
+static struct range *range_new(struct cache *cache, struct node *node, struct waiter *waiter,
+			       uint64_t now_ms)
 {
 	uint64_t left = waiter->offset < node->attr.size ? node->attr.size - waiter->offset : 0;
 	struct range *range = calloc(1, sizeof(*range));
@@ -109,14 +115,15 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 	*range = (struct range){ .cache = cache,
 				 .node = node,
 				 .waiter = waiter,
-				 .deadline_ms = clock_now_ms() + cache->options.deadline_ms,
+				 .deadline_ms = now_ms + cache->options.deadline_ms,
 				 .expected = node->attr,
 				 .path = path };
 	range->read = (struct store_read){ .path = path,
 					   .expected = &range->expected,
 					   .offset = waiter->offset,
 					   .size = waiter->size < left ? waiter->size : left,
-					   .done = range_done };
+					   .done = range_done,
+					   .context = range };
 	node_hold(node);
 	return range;
 }
@@ -126,56 +133,76 @@ static unsigned running_locked(const struct cache *cache, const struct node *nod
 {
 	unsigned count = 0;
 
+	lock_assert_held(&cache->lock);
 	*late = false;
-	for (const struct range *range = cache->ranges; range; range = range->next) {
+	for (const struct range *range = cache->ranges.started; range; range = range->next) {
 		count += range->node == node;
 		*late |= range->node == node && range->late;
 	}
 	return count;
 }
 
-static bool may_start_locked(struct cache *cache, const struct range *range)
+/* Room that whole files do not need at this moment; what passes through makes way. */
+static bool has_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
 {
+	lock_assert_held(&cache->lock);
+	if (!budget_fits(&cache->budget, bytes))
+		passing_make_room_locked(cache, bytes, now_ms);
+	return budget_fits(&cache->budget, bytes);
+}
+
+/* One range is always possible, as long as the store can take a read. */
+static bool may_start_locked(struct cache *cache, const struct range *range, uint64_t now_ms)
+{
+	const struct budget *budget = &cache->budget;
 	bool late;
 
-	if (!cache->ranges_running)
-		return true;
-	return cache->ranges_running < cache->options.depth / 2 &&
-	       cache->ranges_bytes + range->read.size <= cache->options.inflight_bytes / 2 &&
+	lock_assert_held(&cache->lock);
+	if (!cache->ranges.running)
+		return budget->running < budget->depth;
+	return cache->ranges.running < budget->depth / 2 &&
+	       cache->ranges.bytes + range->read.size <= budget->limit_bytes / 2 &&
 	       running_locked(cache, range->node, &late) < OF_ONE_FILE &&
-	       fetch_room_locked(cache, range->read.size);
+	       has_room_locked(cache, range->read.size, now_ms);
 }
 
-static struct range *take_next(struct cache *cache)
+static void start_locked(struct range *range, uint64_t now_ms)
 {
-	struct range *range;
+	struct cache *cache = range->cache;
 
-	lock_acquire(&cache->lock);
-	range = cache->ranges_waiting;
-	while (range && !may_start_locked(cache, range))
-		range = range->next;
-	if (range) {
-		unlink_locked(range);
-		link_locked(&cache->ranges, range);
-		cache->started_ms = clock_now_ms();
-		range->deadline_ms = cache->started_ms + cache->options.deadline_ms;
-		cache->running++;
-		cache->ranges_running++;
-		cache->ranges_bytes += range->read.size;
-		cache->inflight_bytes += range->read.size;
+	lock_assert_held(&cache->lock);
+	unlink_locked(range);
+	link_locked(&cache->ranges.started, range);
+	range->deadline_ms = now_ms + cache->options.deadline_ms;
+	cache->ranges.running++;
+	cache->ranges.bytes += range->read.size;
+	budget_start(&cache->budget, range->read.size, now_ms);
+}
+
+struct range *range_pick_locked(struct cache *cache, uint64_t now_ms)
+{
+	struct range *first = NULL, **end = &first;
+
+	lock_assert_held(&cache->lock);
+	for (struct range *next, *range = cache->ranges.waiting; range; range = next) {
+		next = range->next;
+		if (!may_start_locked(cache, range, now_ms))
+			continue;
+		start_locked(range, now_ms);
+		range->next_start = NULL;
+		*end = range;
+		end = &range->next_start;
 	}
-	lock_release(&cache->lock);
-	return range;
+	return first;
 }
 
-void range_start_all(struct cache *cache)
+void range_submit_all(struct range *ranges)
 {
-	struct range *range;
-
-	while ((range = take_next(cache))) {
+	for (struct range *next, *range = ranges; range; range = next) {
+		next = range->next_start;
 		range->read.buffer = store_buffer(range->read.size);
 		if (range->read.buffer)
-			store_read(cache->store, &range->read);
+			store_read(range->cache->store, &range->read);
 		else
 			range_done(&range->read, -ENOMEM);
 	}
@@ -187,29 +214,32 @@ static int enter_locked(struct range *range)
 	struct cache *cache = range->cache;
 	bool late;
 
+	lock_assert_held(&range->cache->lock);
 	if (cache->stopping)
 		return -ESHUTDOWN;
 	(void)running_locked(cache, range->node, &late);
 	if (late)
 		return -ETIMEDOUT;
-	link_locked(&cache->ranges_waiting, range);
+	link_locked(&cache->ranges.waiting, range);
 	return 0;
 }
 
-void range_read(struct cache *cache, struct node *node, struct waiter *waiter)
+void range_read(struct cache *cache, struct node *node, struct waiter *waiter, uint64_t now_ms)
 {
-	struct range *range = range_new(cache, node, waiter);
+	struct range *range = range_new(cache, node, waiter, now_ms);
+	struct starts starts = { 0 };
 	int rc = -ENOMEM;
 
 	if (range) {
 		lock_acquire(&cache->lock);
 		rc = enter_locked(range);
+		if (!rc)
+			starts = start_pick_locked(cache, now_ms);
 		lock_release(&cache->lock);
 	}
-	if (!rc) {
-		fetch_start_all(cache);
+	start_submit(cache, starts);
+	if (!rc)
 		return;
-	}
 	waiter->answer(waiter, rc, NULL, 0);
 	if (range)
 		discard(range);
@@ -219,6 +249,7 @@ static struct waiter *give_up_locked(struct range *range, struct waiter *waiters
 {
 	struct waiter *waiter = take_waiter_locked(range);
 
+	lock_assert_held(&range->cache->lock);
 	waiter->next = waiters;
 	range->late = true;
 	store_cancel(range->cache->store, &range->read);
@@ -228,13 +259,14 @@ static struct waiter *give_up_locked(struct range *range, struct waiter *waiters
 /* What waits for its turn is late only while nothing moves. */
 struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
 {
-	bool stuck = cache->started_ms + cache->options.deadline_ms <= now_ms;
+	bool stuck = cache->budget.started_ms + cache->options.deadline_ms <= now_ms;
 	struct waiter *waiters = NULL;
 
-	for (struct range *range = cache->ranges; range; range = range->next)
+	lock_assert_held(&cache->lock);
+	for (struct range *range = cache->ranges.started; range; range = range->next)
 		if (range->deadline_ms <= now_ms && range->waiter)
 			waiters = give_up_locked(range, waiters);
-	for (struct range *next, *range = cache->ranges_waiting; range && stuck; range = next) {
+	for (struct range *next, *range = cache->ranges.waiting; range && stuck; range = next) {
 		next = range->next;
 		if (range->deadline_ms > now_ms)
 			continue;
@@ -246,16 +278,15 @@ struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
 	return waiters;
 }
 
-struct waiter *range_take_waiter_locked(struct cache *cache,
-					bool (*is)(const struct waiter *waiter, void *context),
-					void *context)
+struct waiter *range_take_waiter_locked(struct cache *cache, waiter_match *is, void *context)
 {
 	struct waiter *waiter;
 
-	for (struct range *range = cache->ranges; range; range = range->next)
+	lock_assert_held(&cache->lock);
+	for (struct range *range = cache->ranges.started; range; range = range->next)
 		if (range->waiter && is(range->waiter, context))
 			return take_waiter_locked(range);
-	for (struct range *range = cache->ranges_waiting; range; range = range->next)
+	for (struct range *range = cache->ranges.waiting; range; range = range->next)
 		if (is(range->waiter, context)) {
 			waiter = take_waiter_locked(range);
 			unlink_locked(range);

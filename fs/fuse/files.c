@@ -216,7 +216,7 @@ struct dir_reply {
 	size_t size, used;
 };
 
-/* Offsets: 1 is after ".", 2 after "..", others after a child: see tree_place_after(). */
+/* Offsets: 1 is after ".", 2 after "..", others after a child: see tree_cursor_after(). */
 static bool add_name(struct dir_reply *reply, const char *name,
 		     const struct fuse_entry_param *entry, off_t next)
 {
@@ -237,7 +237,7 @@ static bool add_child(void *context, struct node *child, uint32_t index)
 	struct dir_reply *reply = context;
 	struct fuse_entry_param entry = entry_of(reply->front, child, &child->attr);
 
-	return add_name(reply, child->name, &entry, (off_t)tree_place_after(child, index) + 3);
+	return add_name(reply, child->name, &entry, (off_t)tree_cursor_after(child, index) + 3);
 }
 
 static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offset)
@@ -644,7 +644,7 @@ static int kernel_drop(void *context, struct node *node)
 	if (atomic_load(&node->stale) || node_is_dir(node))
 		tree_wait_for_replies(cache_tree(front->cache));
 	/* Asked for again, it comes with who may enter it. */
-	if ((atomic_exchange(&node->entry_changed, false) || atomic_load(&node->stale)) &&
+	if ((atomic_exchange(&node->pages.entry_changed, false) || atomic_load(&node->stale)) &&
 	    node->parent)
 		(void)fuse_lowlevel_notify_inval_entry(channel_session(front->files),
 						       ino_of(node->parent), node->name,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The inside of the tree, for tree.c (names), tree_place.c (places in listings) and
- * tree_walk.c (all of it). */
+/* The inside of the tree, for node.c, tree.c (finding names), tree_read.c (directories),
+ * tree_cursor.c (positions in listings) and tree_walk.c (all directories). */
 #ifndef SHADE_TREE_INTERNAL_H
 #define SHADE_TREE_INTERNAL_H
 
@@ -35,16 +35,37 @@ struct tree {
 	uint32_t gone_next;	      /* lock */
 };
 
+/* --- node.c */
+
+/* Holds its parent. NULL: no memory. */
+struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
+		      uint64_t now_ms);
+/* Only this node; nobody may know it any more. */
+void node_free(struct node *node);
+/* Frees nodes that have no name and that nobody knows, up to the root. */
+void node_free_if_unused_locked(struct tree *tree, struct node *node);
+void node_lose_name_locked(struct tree *tree, struct node *node);
+/* A node loses its name, and with a directory all below; the cache is told. */
+void node_detach_locked(struct tree *tree, struct node *node);
+
+/* --- tree_read.c */
+
 /* Reads a directory. The lock is given up meanwhile, so that a source that hangs here keeps
  * only those who need this directory; a second reader waits for the first. */
 int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
 
 /* Where a name is among the children, or would be. */
 uint32_t tree_number_of(const struct node *dir, const char *name);
+/* NULL: there is none. */
+struct node *tree_find_child(const struct node *dir, const char *name);
+/* Whether the source must be asked about a directory again. */
+bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms);
 
-/* The number of the first child after a place. */
-uint32_t tree_find_place_locked(struct tree *tree, const struct node *dir, uint64_t place);
-/* A place may be after a name that is no more. */
+/* --- tree_cursor.c */
+
+/* The number of the first child after a cursor. */
+uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t place);
+/* A cursor may point after a name that is no more. */
 void tree_remember_name_locked(struct tree *tree, const struct node *node);
 void tree_forget_names(struct tree *tree);
 

@@ -7,32 +7,35 @@
 #include "names/tree_internal.h"
 
 /* Whether what is known of a directory is all of one version, as far as anybody knows. */
-static bool is_whole_locked(const struct node *dir)
+static bool is_whole_locked(const struct tree *tree, const struct node *dir)
 {
-	if (!dir->children || !node_checked_ms(dir) || dir->detached)
+	lock_assert_held(&tree->lock);
+	if (!dir->dir.children || !node_checked_ms(dir) || dir->detached)
 		return false;
-	for (uint32_t i = 0; i < dir->child_count; i++)
-		if (atomic_load(&dir->children[i]->stale))
+	for (uint32_t i = 0; i < dir->dir.child_count; i++)
+		if (atomic_load(&dir->dir.children[i]->stale))
 			return false;
 	return true;
 }
 
 /* The directories in a directory, held. NULL: no memory. */
-static struct node **hold_dirs_locked(const struct node *dir, uint32_t *count)
+static struct node **hold_dirs_locked(const struct tree *tree, const struct node *dir,
+				      uint32_t *count)
 {
 	struct node **dirs;
 
+	lock_assert_held(&tree->lock);
 	*count = 0;
-	for (uint32_t i = 0; i < dir->child_count; i++)
-		*count += node_is_dir(dir->children[i]);
+	for (uint32_t i = 0; i < dir->dir.child_count; i++)
+		*count += node_is_dir(dir->dir.children[i]);
 	dirs = malloc((*count + 1) * sizeof(struct node *));
 	if (!dirs)
 		return NULL;
 	*count = 0;
-	for (uint32_t i = 0; i < dir->child_count; i++)
-		if (node_is_dir(dir->children[i])) {
-			node_hold(dir->children[i]);
-			dirs[(*count)++] = dir->children[i];
+	for (uint32_t i = 0; i < dir->dir.child_count; i++)
+		if (node_is_dir(dir->dir.children[i])) {
+			node_hold(dir->dir.children[i]);
+			dirs[(*count)++] = dir->dir.children[i];
 		}
 	return dirs;
 }
@@ -47,9 +50,9 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 
 	lock_acquire(&tree->lock);
 	checked_ms = node_checked_ms(dir);
-	if (dir->children && (!checked_ms || checked_ms + age_ms <= now_ms))
+	if (dir->dir.children && (!checked_ms || checked_ms + age_ms <= now_ms))
 		rc = tree_read_dir_locked(tree, dir, now_ms);
-	if (!(dirs = hold_dirs_locked(dir, &count)))
+	if (!(dirs = hold_dirs_locked(tree, dir, &count)))
 		rc = -ENOMEM;
 	lock_release(&tree->lock);
 	if (rc == -EACCES || rc == -ENOENT)
@@ -84,11 +87,12 @@ static int visit_dir(struct tree *tree, struct node *dir, const struct tree_visi
 
 	lock_acquire(&tree->lock);
 	if (path)
-		dirs = hold_dirs_locked(dir, &count);
-	if (dirs && is_whole_locked(dir) &&
+		dirs = hold_dirs_locked(tree, dir, &count);
+	if (dirs && is_whole_locked(tree, dir) &&
 	    visitor->dir(context, path, &dir->attr, node_checked_ms(dir)))
-		for (uint32_t i = 0; i < dir->child_count; i++)
-			visitor->entry(context, dir->children[i]->name, &dir->children[i]->attr);
+		for (uint32_t i = 0; i < dir->dir.child_count; i++)
+			visitor->entry(context, dir->dir.children[i]->name,
+				       &dir->dir.children[i]->attr);
 	lock_release(&tree->lock);
 	free(path);
 	if (!dirs)

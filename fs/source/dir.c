@@ -69,6 +69,7 @@ static struct io_uring_sqe *add_link_locked(struct dir_store *store)
 {
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
 
+	lock_assert_held(&store->lock);
 	assert(sqe); /* the ring has room for all chains, and their cancels */
 	return sqe;
 }
@@ -93,6 +94,7 @@ static void add_stat_locked(struct dir_store *store, struct chain *chain, bool l
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
+	lock_assert_held(&store->lock);
 	io_uring_prep_statx(sqe, store->root, chain->read->path,
 			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, DIR_WANTED, &chain->stat);
 	seal_link(sqe, chain, LINK_STAT, last);
@@ -102,6 +104,7 @@ static void add_drop_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
+	lock_assert_held(&store->lock);
 	io_uring_prep_fadvise(sqe, (int)chain->file, 0, 0, POSIX_FADV_DONTNEED);
 	sqe->flags |= IOSQE_FIXED_FILE;
 	seal_link(sqe, chain, LINK_DROP, false);
@@ -114,6 +117,7 @@ static void submit_read_locked(struct dir_store *store, struct chain *chain)
 	size_t left = read->size - read->got;
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
+	lock_assert_held(&store->lock);
 	chain->direct = !store->buffered && from % STORE_ALIGN == 0 && read->got % STORE_ALIGN == 0;
 
 	chain->how = (struct open_how){
@@ -140,6 +144,7 @@ static void add_nothing_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
+	lock_assert_held(&store->lock);
 	io_uring_prep_nop(sqe);
 	chain->last = LINK_OPEN;
 	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
@@ -149,6 +154,7 @@ static void submit_locked(struct dir_store *store, struct chain *chain)
 {
 	int rc;
 
+	lock_assert_held(&store->lock);
 	memset(chain->results, 0, sizeof(chain->results));
 	if (chain->read->cancelled)
 		add_nothing_locked(store, chain);
@@ -166,6 +172,7 @@ static void submit_locked(struct dir_store *store, struct chain *chain)
 /* Gives free chains to reads that wait. */
 static void start_waiting_locked(struct dir_store *store)
 {
+	lock_assert_held(&store->lock);
 	while (store->free && store->waiting) {
 		struct store_read *read = store->waiting;
 		struct chain *chain = store->free;
@@ -290,6 +297,7 @@ static void dir_read(struct store *base, struct store_read *read)
 
 static void cancel_locked(struct dir_store *store, struct chain *chain)
 {
+	lock_assert_held(&store->lock);
 	chain->cancelled = true;
 	for (enum link link = LINK_OPEN; link < LINKS; link++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "cache/budget.h"
+
+#include <assert.h>
+
+#define DROP_PATIENCE_MS 100
+
+bool budget_fits(const struct budget *budget, uint64_t bytes)
+{
+	return budget->running < budget->depth &&
+	       budget_used(budget) + bytes <= budget->limit_bytes;
+}
+
+bool budget_may_exceed(const struct budget *budget, uint64_t now_ms)
+{
+	return budget->running < budget->depth && !budget->buffer_bytes &&
+	       (!budget->leaving_bytes || now_ms > budget->dropped_ms + DROP_PATIENCE_MS);
+}
+
+void budget_start(struct budget *budget, uint64_t bytes, uint64_t now_ms)
+{
+	assert(budget->running < budget->depth);
+	budget->running++;
+	budget->buffer_bytes += bytes;
+	budget->started_ms = now_ms;
+}
+
+void budget_finish_read(struct budget *budget)
+{
+	assert(budget->running > 0);
+	budget->running--;
+}
+
+void budget_free_buffer(struct budget *budget, uint64_t bytes)
+{
+	assert(budget->buffer_bytes >= bytes);
+	budget->buffer_bytes -= bytes;
+}
+
+void budget_pass(struct budget *budget, uint64_t bytes)
+{
+	budget->passing_bytes += bytes;
+}
+
+void budget_unpass(struct budget *budget, uint64_t bytes)
+{
+	assert(budget->passing_bytes >= bytes);
+	budget->passing_bytes -= bytes;
+}
+
+void budget_leave(struct budget *budget, uint64_t bytes, uint64_t now_ms)
+{
+	if (!budget->leaving_bytes)
+		budget->dropped_ms = now_ms;
+	budget->leaving_bytes += bytes;
+}
+
+void budget_gone(struct budget *budget, uint64_t bytes, uint64_t now_ms)
+{
+	assert(budget->leaving_bytes >= bytes);
+	budget->dropped_ms = now_ms;
+	budget->leaving_bytes -= bytes;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The cache begins and ends; and its clock: a thread that watches deadlines, frees nodes and starts
+ * fetches for threads that may not. */
+#include <assert.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "cache/internal.h"
+
+#define CLOCK_MS 20
+#define STORE_MAX ((uint64_t)1 << 30) /* the kernel takes less than 4 GiB at once */
+
+struct tree *cache_tree(struct cache *cache)
+{
+	return cache->tree;
+}
+
+/* --- the clock ----------------------------------------------------------------------------------
+ */
+
+/* Gives up on one fetch and all ranges that are late. False: no fetch was. */
+static bool answer_late(struct cache *cache)
+{
+	uint64_t now_ms = clock_now_ms();
+	struct waiter *waiters;
+	struct node *late;
+
+	lock_acquire(&cache->lock);
+	waiters = fetch_take_late_locked(cache, now_ms, &late);
+	waiters = waiter_join(range_take_late_locked(cache, now_ms), waiters);
+	lock_release(&cache->lock);
+	waiter_answer_all(waiters, -ETIMEDOUT);
+	if (!late)
+		return false;
+	log_say(LOG_WARNINGS, "no answer for %s within %llu s", late->name,
+		(unsigned long long)cache->options.deadline_ms / 1000);
+	tree_release(cache->tree, late);
+	return true;
+}
+
+/* Waits until then at most. True: something may be started. */
+static bool rest(struct cache *cache, uint64_t until_ms, bool *stopping)
+{
+	bool wanted, on_time = true;
+
+	lock_acquire(&cache->lock);
+	while (!cache->stopping && !cache->start_wanted && on_time)
+		on_time = cond_wait_until(&cache->changed, &cache->lock, until_ms);
+	wanted = cache->start_wanted;
+	cache->start_wanted = false;
+	*stopping = cache->stopping;
+	lock_release(&cache->lock);
+	return wanted;
+}
+
+static void expire_passing(struct cache *cache)
+{
+	lock_acquire(&cache->lock);
+	passing_expire_locked(cache, clock_now_ms());
+	lock_release(&cache->lock);
+}
+
+static void run_clock(void *argument)
+{
+	struct cache *cache = argument;
+	bool stopping = false;
+
+	while (!stopping) {
+		uint64_t until_ms = clock_now_ms() + CLOCK_MS;
+
+		while (rest(cache, until_ms, &stopping))
+			start_all(cache);
+		while (answer_late(cache))
+			;
+		tree_reap(cache->tree);
+		expire_passing(cache);
+		start_all(cache); /* a fetch over budget is possible if drops make no progress */
+		cache->options.tick(cache->options.tick_context);
+	}
+}
+
+/* --- begin and end ------------------------------------------------------------------------------
+ */
+
+/* Files larger than an eighth of the capacity, or half of `inflight`, are read by ranges. */
+static uint64_t range_bytes(const struct cache_options *options)
+{
+	uint64_t bytes = options->capacity_bytes / 8;
+
+	if (bytes > options->inflight_bytes / 2)
+		bytes = options->inflight_bytes / 2;
+	return bytes < STORE_MAX ? bytes : STORE_MAX;
+}
+
+int cache_create(struct cache **out, struct store *store, const struct cache_options *options)
+{
+	struct cache *cache = calloc(1, sizeof(*cache));
+	int rc;
+
+	assert(options->capacity_bytes > options->inflight_bytes && options->tick);
+	if (!cache)
+		return -ENOMEM;
+	cache->options = *options;
+	cache->store = store;
+	cache->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
+	cache->range_bytes = range_bytes(options);
+	cache->budget.limit_bytes = options->inflight_bytes;
+	cache->budget.depth = options->depth;
+	lock_init(&cache->lock, LOCK_CACHE);
+	cond_init(&cache->changed);
+	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
+			  options->policy);
+	if (!rc)
+		rc = tree_open(&cache->tree, store, options->staleness_ms, &cache_tree_events,
+			       cache);
+	if (rc) {
+		sched_destroy(cache->sched);
+		free(cache);
+		return rc;
+	}
+	*out = cache;
+	return 0;
+}
+
+int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, void *context)
+{
+	int rc =
+		page_cache_open(&cache->page_cache, cache->tree, kernel, context, drop_done, cache);
+
+	if (rc)
+		return rc;
+	rc = thread_start(&cache->clock, "shade-clock", run_clock, cache);
+	if (rc) {
+		page_cache_stop(cache->page_cache);
+		page_cache_close(cache->page_cache);
+	}
+	return rc;
+}
+
+void cache_stop(struct cache *cache)
+{
+	struct waiter *waiters;
+
+	lock_acquire(&cache->lock);
+	cache->stopping = true;
+	waiters = waiter_join(fetch_take_all_locked(cache),
+			      range_take_late_locked(cache, UINT64_MAX));
+	cond_wake_all(&cache->changed);
+	lock_release(&cache->lock);
+	waiter_answer_all(waiters, -ESHUTDOWN);
+	thread_join(&cache->clock);
+	lock_acquire(&cache->lock);
+	while (cache->budget.running)
+		cond_wait(&cache->changed, &cache->lock);
+	lock_release(&cache->lock);
+	page_cache_stop(cache->page_cache);
+}
+
+void cache_destroy(struct cache *cache)
+{
+	page_cache_close(cache->page_cache);
+	fetch_free_all(cache);
+	passing_release_all(cache);
+	tree_close(cache->tree);
+	sched_destroy(cache->sched);
+	numbering_free(&cache->numbering);
+	free(cache->slots.nodes);
+	free(cache->warm.list);
+	free(cache->log.ring);
+	lock_destroy(&cache->lock);
+	cond_destroy(&cache->changed);
+	free(cache);
+}

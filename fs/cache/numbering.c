@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The numbering, and the walk over the tree that makes it. */
+#include "cache/numbering.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache/internal.h"
+
+int numbering_replace(struct numbering *numbering, uint32_t *slots, uint32_t id_count,
+		      uint32_t slot_count)
+{
+	uint32_t *ids = malloc((slot_count + 1) * sizeof(*ids));
+
+	if (!slots)
+		slots = malloc(sizeof(*slots)); /* empty, but complete */
+	if (!ids || !slots) {
+		free(ids);
+		free(slots);
+		return -ENOMEM;
+	}
+	memset(ids, 0xff, (slot_count + 1) * sizeof(*ids)); /* ID_NONE */
+	for (uint32_t id = 0; id < id_count; id++)
+		ids[slots[id]] = id;
+	numbering_free(numbering);
+	*numbering = (struct numbering){ slots, ids, id_count, slot_count };
+	return 0;
+}
+
+void numbering_free(struct numbering *numbering)
+{
+	free(numbering->slots);
+	free(numbering->ids);
+	*numbering = (struct numbering){ 0 };
+}
+
+int numbering_slot(const struct numbering *numbering, uint32_t id, uint32_t *slot)
+{
+	if (!numbering->slots)
+		return -EAGAIN;
+	if (id >= numbering->id_count)
+		return -ERANGE;
+	*slot = numbering->slots[id];
+	return 0;
+}
+
+uint32_t numbering_id(const struct numbering *numbering, uint32_t slot)
+{
+	return slot < numbering->slot_count ? numbering->ids[slot] : ID_NONE;
+}
+
+/* --- the walk -----------------------------------------------------------------------------------
+ */
+
+struct scan {
+	struct cache *cache;
+	const _Atomic bool *stop;
+	uint32_t *slots;
+	uint32_t count, room;
+};
+
+/* The children of one directory, held, so that the tree's lock is not held below. */
+struct children {
+	struct node **nodes;
+	uint32_t count, room;
+};
+
+static bool take_child(void *context, struct node *child, uint32_t index)
+{
+	struct children *children = context;
+
+	(void)index;
+	if (children->count == children->room) {
+		uint32_t room = children->room ? children->room * 2 : 64;
+		struct node **grown = realloc(children->nodes, room * sizeof(*grown));
+
+		if (!grown)
+			return false;
+		children->nodes = grown;
+		children->room = room;
+	}
+	node_hold(child);
+	children->nodes[children->count++] = child;
+	return true;
+}
+
+static int add_sample(struct scan *scan, uint32_t slot)
+{
+	if (scan->count == scan->room) {
+		uint32_t room = scan->room ? scan->room + scan->room / 2 : 1024;
+		uint32_t *grown = realloc(scan->slots, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		scan->slots = grown;
+		scan->room = room;
+	}
+	scan->slots[scan->count++] = slot;
+	return 0;
+}
+
+/* What cannot be read has no samples. */
+static bool is_unreadable(int rc)
+{
+	return rc == -EACCES || rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ||
+	       rc == -ENAMETOOLONG;
+}
+
+/* Children are sorted by name and a directory's files come where its name stands, so this
+ * is the sequence of sorted paths, component by component. */
+static int scan_dir(struct scan *scan, struct node *dir)
+{
+	struct tree *tree = scan->cache->tree;
+	struct children children = { 0 };
+	int rc = tree_children(tree, dir, TREE_BEGIN, clock_now_ms(), true, false, take_child,
+			       &children, NULL);
+
+	for (uint32_t i = 0; i < children.count; i++) {
+		struct node *child = children.nodes[i];
+		uint32_t slot = node_slot(child);
+
+		if (!rc && atomic_load(scan->stop))
+			rc = -ECANCELED;
+		if (!rc && node_is_dir(child)) {
+			rc = scan_dir(scan, child);
+			if (is_unreadable(rc))
+				rc = 0;
+		} else if (!rc && slot != SLOT_NONE) {
+			rc = add_sample(scan, slot);
+		}
+		tree_release(tree, child);
+	}
+	free(children.nodes);
+	return rc;
+}
+
+int cache_scan(struct cache *cache, const _Atomic bool *stop)
+{
+	struct scan scan = { .cache = cache, .stop = stop };
+	int rc = scan_dir(&scan, tree_root(cache->tree));
+
+	if (rc) {
+		free(scan.slots);
+		return rc;
+	}
+	lock_acquire(&cache->lock);
+	rc = numbering_replace(&cache->numbering, scan.slots, scan.count, cache->slots.count);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+int numbering_below(struct cache *cache, const char *path, uint32_t **slots, uint32_t *count)
+{
+	static const _Atomic bool never;
+	struct scan scan = { .cache = cache, .stop = &never };
+	struct node *node;
+	uint32_t slot;
+	int rc = tree_find(cache->tree, path, clock_now_ms(), &node);
+
+	if (rc)
+		return rc;
+	if (node_is_dir(node))
+		rc = scan_dir(&scan, node);
+	else if ((slot = node_slot(node)) != SLOT_NONE)
+		rc = add_sample(&scan, slot);
+	else
+		rc = -ENOENT;
+	tree_release(cache->tree, node);
+	if (rc)
+		free(scan.slots);
+	*slots = scan.slots;
+	*count = scan.count;
+	return rc;
+}
+
+/* --- questions ----------------------------------------------------------------------------------
+ */
+
+bool cache_scan_complete(struct cache *cache)
+{
+	bool complete;
+
+	lock_acquire(&cache->lock);
+	complete = numbering_is_complete(&cache->numbering);
+	lock_release(&cache->lock);
+	return complete;
+}
+
+uint32_t cache_samples(struct cache *cache)
+{
+	uint32_t count;
+
+	lock_acquire(&cache->lock);
+	count = numbering_is_complete(&cache->numbering) ? cache->numbering.id_count
+							 : cache->slots.count;
+	lock_release(&cache->lock);
+	return count;
+}
+
+int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
+{
+	struct node *node;
+	int rc = tree_find(cache->tree, path, clock_now_ms(), &node);
+
+	if (rc)
+		return rc;
+	lock_acquire(&cache->lock);
+	*id = numbering_id(&cache->numbering, node_slot(node));
+	if (!numbering_is_complete(&cache->numbering))
+		rc = -EAGAIN;
+	else if (*id == ID_NONE)
+		rc = -ENOENT;
+	lock_release(&cache->lock);
+	tree_release(cache->tree, node);
+	return rc;
+}
+
+char *cache_sample_path(struct cache *cache, uint32_t id)
+{
+	struct node *node = NULL;
+	uint32_t slot;
+	char *path;
+
+	lock_acquire(&cache->lock);
+	if (!numbering_slot(&cache->numbering, id, &slot) &&
+	    (node = cache_node_locked(cache, slot)))
+		node_hold(node);
+	lock_release(&cache->lock);
+	if (!node)
+		return NULL;
+	path = node_path(node);
+	tree_release(cache->tree, node);
+	return path;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Which fetches start next. What readers wait for goes before what is fetched ahead of a known
+ * order, and that before what was asked for by hand. Buffers are bounded by the budget, reads at a
+ * time by its depth; what nobody waits for yet may take half of the buffers.
+ */
+#include <assert.h>
+
+#include "base/threads.h"
+#include "cache/internal.h"
+
+static bool has_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	if (budget_fits(&cache->budget, bytes))
+		return true;
+	passing_make_room_locked(cache, bytes, now_ms);
+	return budget_fits(&cache->budget, bytes) || budget_may_exceed(&cache->budget, now_ms);
+}
+
+/* What somebody waits for. */
+static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
+{
+	struct fetch *fetch = cache->fetches;
+	uint64_t bytes;
+
+	lock_assert_held(&cache->lock);
+	while (fetch && fetch->state != FETCH_WAITING)
+		fetch = fetch->next;
+	if (!fetch)
+		return NULL;
+	bytes = fetch->purpose == FETCH_CHECK ? 0 : cache_memory_of(cache, fetch->node);
+	return has_room_locked(cache, bytes, now_ms) ? fetch : NULL;
+}
+
+struct fetch *start_ahead_locked(struct cache *cache, uint32_t slot, enum fetch_purpose purpose,
+				 uint64_t now_ms)
+{
+	struct node *node = cache_node_locked(cache, slot);
+	struct fetch *fetch = node ? fetch_get_locked(cache, node, purpose, now_ms) : NULL;
+
+	lock_assert_held(&cache->lock);
+	if (!fetch) {
+		(void)sched_cancel(cache->sched, slot);
+		return NULL;
+	}
+	fetch_reserve_locked(fetch);
+	return fetch->state == FETCH_WAITING ? fetch : NULL;
+}
+
+static struct fetch *next_ahead_locked(struct cache *cache, uint64_t now_ms)
+{
+	struct sched_verdict verdict;
+	uint64_t size;
+	uint32_t slot;
+
+	lock_assert_held(&cache->lock);
+	if (!budget_fits(&cache->budget, cache->range_bytes))
+		return NULL;
+	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
+			      &verdict) == 1) {
+		struct fetch *fetch;
+
+		drop_victims_locked(cache, &verdict, now_ms);
+		fetch = start_ahead_locked(cache, slot, FETCH_AHEAD, now_ms);
+		if (fetch)
+			return fetch;
+	}
+	drop_victims_locked(cache, &verdict, now_ms); /* some may have left for nothing */
+	return warm_next_locked(cache, now_ms);
+}
+
+struct starts start_pick_locked(struct cache *cache, uint64_t now_ms)
+{
+	struct starts starts = { 0 };
+	struct fetch *fetch, **end = &starts.fetches;
+
+	lock_assert_held(&cache->lock);
+	if (cache->stopping)
+		return starts;
+	starts.ranges = range_pick_locked(cache, now_ms);
+	while ((fetch = next_wanted_locked(cache, now_ms)) ||
+	       (fetch = next_ahead_locked(cache, now_ms))) {
+		fetch_start_locked(fetch, now_ms);
+		fetch->next_start = NULL;
+		*end = fetch;
+		end = &fetch->next_start;
+	}
+	return starts;
+}
+
+/* A fetch may end while it is submitted, so the list is read before. */
+void start_submit(struct cache *cache, struct starts starts)
+{
+	(void)cache;
+	range_submit_all(starts.ranges);
+	for (struct fetch *next, *fetch = starts.fetches; fetch; fetch = next) {
+		next = fetch->next_start;
+		fetch_submit(fetch);
+	}
+}
+
+void start_all(struct cache *cache)
+{
+	struct starts starts;
+
+	lock_acquire(&cache->lock);
+	starts = start_pick_locked(cache, clock_now_ms());
+	lock_release(&cache->lock);
+	start_submit(cache, starts);
+}
+
+void start_soon_locked(struct cache *cache)
+{
+	lock_assert_held(&cache->lock);
+	if (!cache->start_wanted)
+		cond_wake_all(&cache->changed);
+	cache->start_wanted = true;
+}
+
+/* Without memory the next start would fail in the same way, one inside the other: `by_clock` leaves
+ * it to the clock's thread. */
+void start_landed(struct cache *cache, bool by_clock)
+{
+	struct starts starts = { 0 };
+
+	lock_acquire(&cache->lock);
+	budget_finish_read(&cache->budget);
+	if (cache->stopping)
+		cond_wake_all(&cache->changed);
+	if (by_clock)
+		start_soon_locked(cache);
+	else
+		starts = start_pick_locked(cache, clock_now_ms());
+	lock_release(&cache->lock);
+	start_submit(cache, starts);
+}

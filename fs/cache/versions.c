@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * What the tree tells: files come, get other versions, and go. Each name has a slot in the policy
+ * core from the moment it is first seen; a new version of it keeps the slot.
+ */
+#include <stdlib.h>
+
+#include "base/threads.h"
+#include "cache/internal.h"
+
+uint64_t cache_memory_of(const struct cache *cache, const struct node *node)
+{
+	uint64_t page = cache->page_bytes;
+
+	return (node->attr.size + page - 1) / page * page;
+}
+
+bool cache_is_large(const struct cache *cache, const struct node *node)
+{
+	return node->attr.size > cache->range_bytes;
+}
+
+uint64_t cache_policy_size(const struct cache *cache, const struct node *node)
+{
+	return cache_is_large(cache, node) ? UINT64_MAX : cache_memory_of(cache, node);
+}
+
+bool cache_is_resident_locked(const struct cache *cache, const struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	return node->cache.slot != SLOT_NONE && sched_resident(cache->sched, node->cache.slot);
+}
+
+struct node *cache_node_locked(const struct cache *cache, uint32_t slot)
+{
+	lock_assert_held(&cache->lock);
+	return slot < cache->slots.count ? cache->slots.nodes[slot] : NULL;
+}
+
+/* --- slots --------------------------------------------------------------------------------------
+ */
+
+static void set_slot_locked(struct cache *cache, struct node *node, uint32_t slot)
+{
+	lock_assert_held(&cache->lock);
+	cache->slots.nodes[slot] = node;
+	__atomic_store_n(&node->cache.slot, slot, __ATOMIC_RELAXED);
+}
+
+static void lose_slot_locked(struct cache *cache, struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	__atomic_store_n(&node->cache.slot, SLOT_NONE, __ATOMIC_RELAXED);
+}
+
+static int make_slot_locked(struct cache *cache, struct node *node)
+{
+	struct slots *slots = &cache->slots;
+
+	lock_assert_held(&cache->lock);
+	if (slots->count == slots->room) {
+		uint32_t room = slots->room ? slots->room + slots->room / 4 + 1 : 64;
+		struct node **grown = realloc(slots->nodes, room * sizeof(*grown));
+
+		if (!grown)
+			return -ENOMEM;
+		slots->nodes = grown;
+		slots->room = room;
+	}
+	if (sched_grow(cache->sched, slots->count + 1) ||
+	    sched_size(cache->sched, slots->count, cache_policy_size(cache, node)))
+		return -ENOMEM;
+	set_slot_locked(cache, node, slots->count++);
+	return 0;
+}
+
+/* --- events: called with the tree's lock held
+ * ---------------------------------------------------*/
+
+/* Without a slot a file is never admitted: slow, but right. */
+static void file_added(void *context, struct node *node)
+{
+	struct cache *cache = context;
+
+	lock_acquire(&cache->lock);
+	(void)make_slot_locked(cache, node);
+	lock_release(&cache->lock);
+}
+
+/* The bytes and the name of the old version are of no use to whoever opens from now on. */
+static void forget_version_locked(struct cache *cache, struct node *old)
+{
+	bool was_resident =
+		old->cache.slot != SLOT_NONE && !sched_evict(cache->sched, old->cache.slot);
+
+	lock_assert_held(&cache->lock);
+	cache->stats.stale_drops += was_resident;
+	if (was_resident || old->cache.is_passing || old->lookups) {
+		passing_remove_locked(cache, old);
+		drop_locked(cache, old, clock_now_ms());
+	}
+	if (old->cache.fetch)
+		fetch_unreserve_locked(old->cache.fetch);
+}
+
+static void file_replaced(void *context, struct node *old, struct node *fresh)
+{
+	struct cache *cache = context;
+
+	lock_acquire(&cache->lock);
+	forget_version_locked(cache, old);
+	if (old->cache.slot != SLOT_NONE) {
+		set_slot_locked(cache, fresh, old->cache.slot);
+		(void)sched_size(cache->sched, old->cache.slot, cache_policy_size(cache, fresh));
+	}
+	lose_slot_locked(cache, old);
+	lock_release(&cache->lock);
+}
+
+static void file_removed(void *context, struct node *node)
+{
+	struct cache *cache = context;
+
+	lock_acquire(&cache->lock);
+	forget_version_locked(cache, node);
+	if (node->cache.slot != SLOT_NONE) {
+		(void)sched_remove(cache->sched, node->cache.slot);
+		cache->slots.nodes[node->cache.slot] = NULL;
+	}
+	lose_slot_locked(cache, node);
+	lock_release(&cache->lock);
+}
+
+/* What the kernel remembers of it, its listing too, holds no more. */
+static void dir_changed(void *context, struct node *dir)
+{
+	struct cache *cache = context;
+
+	(void)page_cache_drop(cache->page_cache, dir);
+}
+
+const struct tree_events cache_tree_events = { file_added, file_replaced, file_removed,
+					       dir_changed };
+
+/* --- the kernel forgets -------------------------------------------------------------------------
+ */
+
+/* The kernel has forgotten the node, and its pages are gone. Called with the tree's lock held. */
+static void forgotten(void *context, struct node *node)
+{
+	struct cache *cache = context;
+
+	if (!node_is_file(node))
+		return;
+	lock_acquire(&cache->lock);
+	passing_remove_locked(cache, node);
+	if (node->cache.slot != SLOT_NONE && node->attr.size &&
+	    !sched_evict(cache->sched, node->cache.slot))
+		cache->stats.reclaimed++;
+	lock_release(&cache->lock);
+}
+
+void cache_forget(struct cache *cache, struct node *node, uint64_t count)
+{
+	tree_forget(cache->tree, node, count, forgotten, cache);
+}

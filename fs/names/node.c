@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Nodes: how they begin, lose their names, and end. */
+#include "names/node.h"
+#include "base/threads.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "names/tree_internal.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/lsan_interface.h>
+#endif
+
+struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
+		      uint64_t now_ms)
+{
+	size_t length = strlen(name), size = offsetof(struct node, name) + length + 1;
+	struct node *node = calloc(1, size > sizeof(*node) ? size : sizeof(*node));
+
+	if (!node)
+		return NULL;
+	memcpy(node->name, name, length + 1);
+	node->parent = parent;
+	node->attr = *attr;
+	node->type = attr->mode & 0170000;
+	node->checked_ms = now_ms;
+	if (node_is_file(node))
+		node->cache.slot = SLOT_NONE;
+	if (parent)
+		node_hold(parent);
+	return node;
+}
+
+void node_hold(struct node *node)
+{
+	atomic_fetch_add(&node->holders, 1);
+}
+
+void node_free(struct node *node)
+{
+	if (node_is_dir(node))
+		free(node->dir.children);
+	free(node);
+}
+
+/* Frees nodes that have no name and that nobody knows, up to the root. Tree lock held. */
+void node_free_if_unused_locked(struct tree *tree, struct node *node)
+{
+	lock_assert_held(&tree->lock);
+	while (node && node->detached && !node->lookups && !atomic_load(&node->holders)) {
+		struct node *parent = node->parent;
+
+		assert(node != tree->root);
+		node_free(node);
+		if (parent)
+			atomic_fetch_sub(&parent->holders, 1);
+		node = parent;
+	}
+}
+
+void tree_release(struct tree *tree, struct node *node)
+{
+	if (atomic_fetch_add(&node->released, 1) > 0)
+		return; /* it is in the list already */
+	lock_acquire(&tree->release_lock);
+	node->next_released = tree->released;
+	tree->released = node;
+	lock_release(&tree->release_lock);
+}
+
+void tree_reap(struct tree *tree)
+{
+	struct node *node;
+
+	lock_acquire(&tree->release_lock);
+	node = tree->released;
+	tree->released = NULL;
+	lock_release(&tree->release_lock);
+	if (!node)
+		return;
+	lock_acquire(&tree->lock);
+	for (struct node *next; node; node = next) {
+		next = node->next_released;
+		atomic_fetch_sub(&node->holders, atomic_exchange(&node->released, 0));
+		node_free_if_unused_locked(tree, node);
+	}
+	lock_release(&tree->lock);
+}
+
+void node_lose_name_locked(struct tree *tree, struct node *node)
+{
+	lock_assert_held(&tree->lock);
+	node->detached = true;
+	atomic_store(&node->stale, true);
+	tree->ghosts += node->lookups > 0;
+#ifdef __SANITIZE_ADDRESS__
+	__lsan_ignore_object(node); /* unmounted, the kernel never says that it has forgotten it */
+#endif
+}
+
+/* A node loses its name, and with a directory all below. */
+void node_detach_locked(struct tree *tree, struct node *node)
+{
+	lock_assert_held(&tree->lock);
+	if (node_is_dir(node)) {
+		for (uint32_t i = 0; i < node->dir.child_count; i++)
+			node_detach_locked(tree, node->dir.children[i]);
+		node->dir.child_count = 0;
+	}
+	node_lose_name_locked(tree, node);
+	tree_remember_name_locked(tree, node);
+	if (node_is_file(node))
+		tree->events->file_removed(tree->context, node);
+	else
+		tree->events->dir_changed(tree->context, node);
+	node_free_if_unused_locked(tree, node);
+}
+
+char *node_path(const struct node *node)
+{
+	size_t length = 0, at;
+	char *path;
+
+	for (const struct node *n = node; n->parent; n = n->parent)
+		length += strlen(n->name) + 1;
+	path = malloc(length + 1);
+	if (!path)
+		return NULL;
+	at = length ? length - 1 : 0;
+	path[at] = 0;
+	for (const struct node *n = node; n->parent; n = n->parent) {
+		size_t part = strlen(n->name);
+
+		at -= part;
+		memcpy(path + at, n->name, part);
+		if (at)
+			path[--at] = '/';
+	}
+	return path;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A node: one version of one file, a directory, or a symbolic link.
+ *
+ * If the source has another version of a file, the name gets a new node, and the old one lives on
+ * without a name for those who still have it open. So whatever is cached for a node is right for
+ * ever. Nodes stay where they are in memory until they are forgotten, so their address is the
+ * inode number of the FUSE protocol.
+ *
+ * Fields belong to rooms, and each room touches only its own. There are millions of nodes: with a
+ * name of 20 characters one takes 146 bytes, and malloc() hands out 152.
+ */
+#ifndef SHADE_NODE_H
+#define SHADE_NODE_H
+
+#include <stdatomic.h>
+
+#include "source/store.h"
+
+#define SLOT_NONE UINT32_MAX
+
+struct fetch;
+
+/* Directories: names/ alone, tree lock. */
+struct node_dir {
+	struct node **children; /* sorted by name; NULL: not read yet */
+	uint64_t listed_ms;	/* `checked_ms` when the kernel last listed it */
+	uint32_t child_count;
+	int16_t read_rc; /* what came of reading it */
+	bool reading;	 /* a thread reads it, without the lock */
+};
+
+/* Files: cache/ alone, cache lock. */
+struct node_cache {
+	struct fetch *fetch; /* NULL: none is under way */
+	uint64_t late_ms;    /* when the source last missed the deadline; 0: never */
+	uint32_t slot;	     /* the id in the policy core; SLOT_NONE: none (atomic access) */
+	uint32_t opens;
+	bool counted : 1;    /* observed: a READ counted as the access of an open not yet seen */
+	bool early : 1;	     /* observed: a READ told of an open that was not yet seen */
+	bool in_passing : 1; /* the ring of passing files has an entry for it */
+	bool is_passing : 1; /* the kernel has pages of it that the policy has not admitted */
+};
+
+/* What the page cache has still to be told: cache/ sets it, whoever notifies the kernel clears it.
+ */
+struct node_pages {
+	_Atomic bool drop_wanted;   /* pages are to be dropped */
+	_Atomic bool entry_changed; /* a directory's permissions changed: the name is, too */
+};
+
+struct node {
+	struct node *parent; /* constant; NULL: the root */
+
+	/* names/ */
+	struct store_attr attr; /* files: constant; directories: tree lock */
+	uint64_t checked_ms;	/* when the source was last asked; 0: long ago (atomic access) */
+	uint64_t lookups;	/* tree lock: how often the kernel was told of it */
+	struct node *next_released; /* release lock */
+	_Atomic uint32_t holders;   /* opens, fetches and notifications that need it */
+	_Atomic uint32_t released;  /* of these, how many tree_reap() is to take back */
+
+	union {
+		struct node_dir dir;
+		struct node_cache cache;
+	};
+	struct node_pages pages;
+
+	/* names/ */
+	_Atomic bool stale; /* the source has another version */
+	bool detached;	    /* tree lock: it has lost its name */
+	uint16_t type;	    /* constant: that of `attr.mode` */
+	char name[];	    /* constant */
+};
+
+void node_hold(struct node *node);
+
+/* The path below the root; the caller frees it. NULL: no memory. Needs no lock: names and
+ * parents of nodes never change. */
+char *node_path(const struct node *node);
+
+static inline bool attr_is_dir(const struct store_attr *attr)
+{
+	return (attr->mode & 0170000) == 0040000;
+}
+
+static inline bool node_is_dir(const struct node *node)
+{
+	return node->type == 0040000;
+}
+
+static inline bool node_is_file(const struct node *node)
+{
+	return node->type == 0100000;
+}
+
+static inline uint64_t node_checked_ms(const struct node *node)
+{
+	return __atomic_load_n(&node->checked_ms, __ATOMIC_RELAXED);
+}
+
+static inline void node_set_checked_ms(struct node *node, uint64_t ms)
+{
+	__atomic_store_n(&node->checked_ms, ms, __ATOMIC_RELAXED);
+}
+
+/* For callers without the cache's lock: a file may lose its slot at any moment. */
+static inline uint32_t node_slot(const struct node *node)
+{
+	return node_is_file(node) ? __atomic_load_n(&node->cache.slot, __ATOMIC_RELAXED)
+				  : SLOT_NONE;
+}
+
+#endif

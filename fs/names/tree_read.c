@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Reading a directory: what the source has in it becomes nodes, known ones are kept, and the cache
+ * is told of what came, was replaced or went.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "names/manifest.h"
+#include "names/tree_internal.h"
+
+/* What the source has in a directory, as nodes that nobody knows yet. */
+struct listing {
+	struct node *dir;
+	uint64_t now_ms;
+	struct node **children;
+	uint32_t count, room;
+};
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
+}
+
+uint32_t tree_number_of(const struct node *dir, const char *name)
+{
+	uint32_t from = 0, to = dir->dir.child_count;
+
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+
+		if (strcmp(dir->dir.children[middle]->name, name) < 0)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+struct node *tree_find_child(const struct node *dir, const char *name)
+{
+	uint32_t number = tree_number_of(dir, name);
+
+	if (number == dir->dir.child_count || strcmp(dir->dir.children[number]->name, name))
+		return NULL;
+	return dir->dir.children[number];
+}
+
+static int add_entry(void *context, const char *name, const struct store_attr *attr)
+{
+	struct listing *listing = context;
+	struct node *node;
+
+	if (!listing->dir->parent && !strcmp(name, TREE_TAKEN))
+		return 0;
+	if (listing->count == listing->room) {
+		uint32_t room = listing->room ? listing->room * 2 : 16;
+		struct node **grown = realloc(listing->children, room * sizeof(struct node *));
+
+		if (!grown)
+			return -ENOMEM;
+		listing->children = grown;
+		listing->room = room;
+	}
+	node = node_new(listing->dir, name, attr, listing->now_ms);
+	if (!node)
+		return -ENOMEM;
+	listing->children[listing->count++] = node;
+	return 0;
+}
+
+/* One that nobody has seen. */
+static void discard(struct node *node)
+{
+	atomic_fetch_sub(&node->parent->holders, 1);
+	free(node);
+}
+
+static void drop_listing(struct listing *listing)
+{
+	for (uint32_t i = 0; i < listing->count; i++)
+		discard(listing->children[i]);
+	free(listing->children);
+}
+
+/* A name that is made anew while the source is listed may come twice. Sorted. */
+static void leave_out_twins(struct listing *listing)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < listing->count; i++) {
+		struct node *node = listing->children[i];
+
+		if (count && !by_name(&listing->children[count - 1], &node))
+			discard(node);
+		else
+			listing->children[count++] = node;
+	}
+	listing->count = count;
+}
+
+/* Complete. */
+static int close_listing(struct listing *listing)
+{
+	if (!listing->children) {
+		listing->children = malloc(sizeof(struct node *)); /* empty, but read */
+		if (!listing->children)
+			return -ENOMEM;
+	}
+	qsort(listing->children, listing->count, sizeof(struct node *), by_name);
+	leave_out_twins(listing);
+	return 0;
+}
+
+static int list_source(struct tree *tree, const char *path, struct listing *listing)
+{
+	int rc = store_list(tree->store, path, add_entry, listing);
+
+	return rc ? rc : close_listing(listing);
+}
+
+/* What a manifest says of a directory. */
+struct recalling {
+	struct tree *tree;
+	const char *path;
+	struct listing *listing;
+};
+
+static int stat_below(struct tree *tree, const char *path, const char *name,
+		      struct store_attr *attr)
+{
+	char *child;
+	int rc;
+
+	if (asprintf(&child, "%s%s%s", path, *path ? "/" : "", name) < 0)
+		return -ENOMEM;
+	rc = store_stat(tree->store, child, attr);
+	free(child);
+	return rc;
+}
+
+/* Files are compared with the source when they are fetched. What never is, is asked about now:
+ * directories, whose modes say who may enter, and empty files. */
+static int recall_entry(void *context, const char *name, const struct store_attr *attr)
+{
+	struct recalling *r = context;
+	struct store_attr now = *attr;
+	int rc = 0;
+
+	if (attr_is_dir(attr) || !attr->size) {
+		rc = stat_below(r->tree, r->path, name, &now);
+		if (!rc && attr_is_dir(attr) != attr_is_dir(&now))
+			rc = -ESTALE;
+	}
+	return rc ? rc : add_entry(r->listing, name, &now);
+}
+
+/* 1: the listing is what the manifest has; 0: it has no such version of the directory, or
+ * something in it is not as it says. */
+static int recall_listing(struct tree *tree, const struct manifest *manifest, const char *path,
+			  const struct store_attr *version, struct listing *listing)
+{
+	struct recalling recalling = { tree, path, listing };
+	int rc = manifest_list(manifest, path, version, recall_entry, &recalling);
+
+	if (rc == 1)
+		rc = close_listing(listing) ? -ENOMEM : 1;
+	if (rc < 0) {
+		drop_listing(listing);
+		listing->children = NULL;
+		listing->count = listing->room = 0;
+	}
+	return rc == 1;
+}
+
+/* Asks about the directory before reading it, so that it is read again some time if it changes
+ * meanwhile. `attr` is known already if `listing->now_ms` says when it was asked for. */
+static int read_listing(struct tree *tree, struct listing *listing, const struct manifest *manifest,
+			uint64_t now_ms, struct store_attr *attr)
+{
+	char *path = node_path(listing->dir);
+	int rc = path ? 0 : -ENOMEM;
+
+	if (!rc && !listing->now_ms) {
+		listing->now_ms = now_ms;
+		rc = store_stat(tree->store, path, attr);
+	}
+	if (!rc && !(manifest && recall_listing(tree, manifest, path, attr, listing)))
+		rc = list_source(tree, path, listing);
+	free(path);
+	return rc;
+}
+
+/* Whoever thought that it had changed was wrong, or it was a moment's fault of the source. */
+static bool is_unchanged(const struct node *old, const struct node *found)
+{
+	return node_is_dir(old) ? node_is_dir(found) && old->attr.ino == found->attr.ino
+				: store_same_version(&old->attr, &found->attr);
+}
+
+static bool has_same_owner(const struct store_attr *a, const struct store_attr *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
+}
+
+/* Who may enter it has changed. */
+static void tell_of_owner_locked(struct tree *tree, struct node *dir)
+{
+	lock_assert_held(&tree->lock);
+	atomic_store(&dir->pages.entry_changed, true);
+	atomic_store(&tree->news, true);
+}
+
+/* A known node is among what was found. A directory's own time is when its children were
+ * read; if it is another version they are read again when it is next used. */
+static void keep_locked(struct tree *tree, struct node *node, const struct node *found,
+			uint64_t now_ms)
+{
+	lock_assert_held(&tree->lock);
+	atomic_store(&node->stale, false);
+	if (!node_is_dir(node)) {
+		node_set_checked_ms(node, now_ms);
+	} else if (!store_same_attr(&node->attr, &found->attr)) {
+		if (!has_same_owner(&node->attr, &found->attr))
+			tell_of_owner_locked(tree, node);
+		node->attr = found->attr;
+		node_set_checked_ms(node, node->dir.children ? 0 : now_ms);
+		if (node->lookups)
+			tree->events->dir_changed(tree->context, node);
+	}
+}
+
+/* Keeps what is known and has not changed, and tells of what is new or replaced. Returns how
+ * many were kept. */
+static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
+{
+	uint32_t kept = 0;
+
+	lock_assert_held(&tree->lock);
+	for (uint32_t i = 0; i < listing->count; i++) {
+		struct node *node = listing->children[i];
+		struct node *before = tree_find_child(listing->dir, node->name);
+
+		if (!before && listing->dir->dir.children)
+			atomic_store(&tree->news, true);
+		if (before && is_unchanged(before, node)) {
+			keep_locked(tree, before, node, listing->now_ms);
+			listing->children[i] = before;
+			discard(node);
+			kept++;
+		} else if (!node_is_file(node)) {
+			continue;
+		} else if (before && node_is_file(before)) {
+			node_lose_name_locked(tree, before);
+			tree->events->file_replaced(tree->context, before, node);
+		} else {
+			tree->events->file_added(tree->context, node);
+		}
+	}
+	return kept;
+}
+
+/* Puts the new children in place; what is not among them any more loses its name. */
+static void replace_children_locked(struct tree *tree, struct listing *listing)
+{
+	struct node *dir = listing->dir;
+	struct node **old = dir->dir.children;
+	uint32_t old_count = dir->dir.child_count, at = 0, kept;
+
+	lock_assert_held(&tree->lock);
+	kept = adopt_locked(tree, listing);
+	if (old && (kept != old_count || kept != listing->count))
+		tree->events->dir_changed(tree->context, dir);
+	dir->dir.children = listing->children;
+	dir->dir.child_count = listing->count;
+	for (uint32_t i = 0; i < old_count; i++) {
+		while (at < listing->count && strcmp(dir->dir.children[at]->name, old[i]->name) < 0)
+			at++;
+		if (at < listing->count && dir->dir.children[at] == old[i])
+			continue;
+		if (at < listing->count && !strcmp(dir->dir.children[at]->name, old[i]->name) &&
+		    node_is_file(old[i]) && node_is_file(dir->dir.children[at])) {
+			node_free_if_unused_locked(tree, old[i]); /* replaced: it has been told */
+		} else {
+			node_detach_locked(tree, old[i]);
+		}
+	}
+	free(old);
+	node_set_checked_ms(dir, listing->now_ms);
+}
+
+/* Another thread may have looked at it after `now_ms`. */
+bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms)
+{
+	uint64_t checked_ms = node_checked_ms(dir);
+
+	return !checked_ms || (checked_ms < now_ms && now_ms - checked_ms > tree->staleness_ms);
+}
+
+int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
+{
+	struct manifest *manifest = dir->dir.children ? NULL : tree->manifest;
+	struct listing listing = { .dir = dir };
+	struct store_attr attr = dir->attr;
+	int rc;
+
+	lock_assert_held(&tree->lock);
+	if (dir->dir.reading) {
+		while (dir->dir.reading)
+			cond_wait(&tree->read, &tree->lock);
+		return dir->detached ? -ENOENT : dir->dir.read_rc;
+	}
+	if (manifest) {
+		manifest_hold(manifest);
+		/* Its parent was read a moment ago, and it was asked about then. */
+		listing.now_ms = tree_is_old(tree, dir, now_ms) ? 0 : node_checked_ms(dir);
+	}
+	node_hold(dir);
+	dir->dir.reading = true;
+	lock_release(&tree->lock);
+	rc = read_listing(tree, &listing, manifest, now_ms, &attr);
+	manifest_put(manifest);
+	lock_acquire(&tree->lock);
+	dir->dir.reading = false;
+	cond_wake_all(&tree->read);
+	if (!rc && dir->detached)
+		rc = -ENOENT;
+	dir->dir.read_rc = (int16_t)rc;
+	if (rc) {
+		drop_listing(&listing);
+	} else {
+		if (!has_same_owner(&dir->attr, &attr))
+			tell_of_owner_locked(tree, dir);
+		if (!store_same_attr(&dir->attr, &attr))
+			tree->events->dir_changed(tree->context, dir);
+		dir->attr = attr;
+		replace_children_locked(tree, &listing);
+	}
+	tree_release(tree, dir);
+	return rc;
+}
