@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What must be so after every turn, and when everything is at rest. */
+#include "cache/internal.h"
+#include "world.h"
+
+/* Big files that only pass through may exceed the capacity while they are stored. */
+static uint64_t allowed_bytes(const struct cache *cache)
+{
+	uint64_t bytes = world.limit_bytes;
+
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
+		if (budget_is_big(&cache->budget, cache_memory_of(cache, fetch->node)))
+			bytes += 2 * cache_memory_of(cache, fetch->node);
+	return bytes;
+}
+
+/* Pages of the kernel and buffers of the daemon, as they are and not as they are counted. */
+static uint64_t memory_bytes(const struct cache *cache)
+{
+	uint64_t bytes = kernel_pages() * PAGE;
+
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
+		bytes += fetch->buffer_bytes;
+	return bytes + cache->ranges.bytes;
+}
+
+static void check_memory(const struct cache *cache)
+{
+	uint64_t bytes = memory_bytes(cache);
+	const struct budget *budget = &cache->budget;
+	struct sched_stats stats;
+
+	if (bytes <= allowed_bytes(cache))
+		return;
+	sched_get_stats(cache->sched, &stats);
+	fail_run("%llu pages of %llu: %llu in the kernel, the rest buffers; counted: %llu "
+		 "resident, %llu reserved, and of %llu pages in flight %llu buffers, %llu passing, "
+		 "%llu leaving",
+		 (unsigned long long)bytes / PAGE, (unsigned long long)world.limit_bytes / PAGE,
+		 (unsigned long long)kernel_pages(),
+		 (unsigned long long)stats.resident_bytes / PAGE,
+		 (unsigned long long)stats.reserved_bytes / PAGE,
+		 (unsigned long long)budget->limit_bytes / PAGE,
+		 (unsigned long long)budget->buffer_bytes / PAGE,
+		 (unsigned long long)budget->passing_bytes / PAGE,
+		 (unsigned long long)budget->leaving_bytes / PAGE);
+}
+
+static void check_fetch(const struct cache *cache, const struct fetch *fetch)
+{
+	bool full = fetch->state == FETCH_STORING || fetch->state == FETCH_QUEUED;
+
+	if ((fetch->state == FETCH_STORED) != (fetch->node->cache.fetch != fetch))
+		fail_run("%s: a node and its fetch do not know each other", fetch->node->name);
+	if (full && !fetch->users)
+		fail_run("%s: nobody stores a full buffer", fetch->node->name);
+	if (!full && fetch->state != FETCH_STORED && fetch->users)
+		fail_run("%s: somebody uses a buffer that is not full", fetch->node->name);
+	if (fetch->waiters && (fetch->state == FETCH_ABANDONED || fetch->state == FETCH_STORED ||
+			       fetch->state == FETCH_QUEUED))
+		fail_run("%s: somebody waits for a fetch that answers nobody", fetch->node->name);
+	if (fetch->reserved && fetch->state == FETCH_ABANDONED)
+		fail_run("%s: bytes are set aside for an abandoned fetch", fetch->node->name);
+	(void)cache;
+}
+
+/* The counters are the sums of what they count. */
+static void check_sums(const struct cache *cache)
+{
+	uint64_t buffers = cache->ranges.bytes, arriving = 0, passing = 0;
+	unsigned running = cache->ranges.running;
+
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
+		check_fetch(cache, fetch);
+		buffers += fetch->buffer_bytes;
+		arriving += fetch->arriving_bytes;
+		running += fetch->state == FETCH_CHECKING || fetch->state == FETCH_READING ||
+			   fetch->state == FETCH_ABANDONED;
+	}
+	for (uint32_t i = 0; i < cache->passing.count; i++) {
+		const struct node *node =
+			cache->passing.nodes[(cache->passing.first + i) % PASSING_MAX];
+
+		if (node->cache.is_passing && !cache_is_large(cache, node))
+			passing += cache_memory_of(cache, node);
+	}
+	if (buffers != cache->budget.buffer_bytes)
+		fail_run("%llu bytes of buffers are counted as %llu", (unsigned long long)buffers,
+			 (unsigned long long)cache->budget.buffer_bytes);
+	if (arriving != cache->budget.arriving_bytes)
+		fail_run("%llu bytes that arrive are counted as %llu", (unsigned long long)arriving,
+			 (unsigned long long)cache->budget.arriving_bytes);
+	if (passing != cache->budget.passing_bytes)
+		fail_run("%llu bytes that pass through are counted as %llu",
+			 (unsigned long long)passing,
+			 (unsigned long long)cache->budget.passing_bytes);
+	/* A read that has ended is counted until its waiters are answered. */
+	if (running > cache->budget.running)
+		fail_run("%u reads are counted as %u", running, cache->budget.running);
+}
+
+void check_step(void)
+{
+	const struct cache *cache = world.cache;
+	const char *wrong = NULL;
+
+	if (!cache)
+		return;
+	check_memory(cache);
+	if (cache->lock.holder)
+		return; /* in the middle of a change */
+	check_sums(cache);
+	if (report_memory_locked(cache) > allowed_bytes(cache))
+		fail_run("%llu pages are counted of %llu",
+			 (unsigned long long)report_memory_locked(cache) / PAGE,
+			 (unsigned long long)world.limit_bytes / PAGE);
+	if (fibers_turns() % 64 == 0)
+		wrong = sched_check(cache->sched);
+	if (wrong)
+		fail_run("the policy core: %s", wrong);
+}
+
+void check_rest(void)
+{
+	const struct cache *cache = world.cache;
+	struct sched_stats stats;
+
+	sched_get_stats(cache->sched, &stats);
+	if (stats.reserved_bytes)
+		fail_run("at rest %llu bytes are set aside",
+			 (unsigned long long)stats.reserved_bytes);
+	if (cache->stats.warm_pending && cache->warm.first == cache->warm.end)
+		fail_run("at rest %llu warm files are waited for",
+			 (unsigned long long)cache->stats.warm_pending);
+	if (cache->fetches || cache->ranges.started || cache->ranges.waiting)
+		fail_run("nobody reads any more, and something is still fetched");
+	if (cache->budget.passing_bytes)
+		fail_run("nobody reads any more, and %llu bytes still pass through",
+			 (unsigned long long)cache->budget.passing_bytes);
+	if (kernel_pages() * PAGE > stats.resident_bytes)
+		fail_run("at rest the kernel has %llu pages, and %llu are resident",
+			 (unsigned long long)kernel_pages(),
+			 (unsigned long long)stats.resident_bytes / PAGE);
+	if (cache->budget.running || cache->budget.buffer_bytes || cache->budget.leaving_bytes)
+		fail_run("at rest %u reads run, %llu bytes of buffers and %llu leaving are counted",
+			 cache->budget.running, (unsigned long long)cache->budget.buffer_bytes,
+			 (unsigned long long)cache->budget.leaving_bytes);
+}

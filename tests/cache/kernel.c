@@ -1,0 +1,572 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The kernel as the cache meets it: names that it remembers, inodes that it knows, pages that it
+ * has, folios that READs lock, and notifications that wait for those locks. And the part of the
+ * FUSE front end that passes requests on.
+ *
+ * A LOOKUP holds its directory's lock until it is answered, and so does the invalidation of a name
+ * in it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/threads.h"
+#include "cache/internal.h"
+#include "world.h"
+
+#define INODES_MAX 256
+#define EVENTS_MAX 4096
+#define READ_PAGES 4 /* of one READ, at most */
+
+struct page {
+	bool present, locked;
+	struct stamp stamp;
+};
+
+struct inode {
+	struct node *node; /* NULL: a free entry */
+	uint32_t generation;
+	uint64_t lookups;
+	unsigned opens;
+	unsigned requests; /* READs and OPENs under way */
+	struct page pages[PAGES_MAX];
+};
+
+/* A name that the kernel remembers. */
+struct dentry {
+	struct inode *inode; /* NULL: it does not */
+	uint64_t until_ms;
+};
+
+struct event {
+	const struct node *node;
+	uint32_t generation;
+	bool opened;
+};
+
+static struct inode inodes[INODES_MAX];
+static struct dentry dir_names[DIRS], file_names[FILES];
+static bool dir_busy[DIRS + 1];
+static struct event events[EVENTS_MAX];
+static unsigned event_first, event_count;
+static uint64_t pages_present;
+static bool ended;
+
+void kernel_reset(void)
+{
+	memset(inodes, 0, sizeof(inodes));
+	memset(dir_names, 0, sizeof(dir_names));
+	memset(file_names, 0, sizeof(file_names));
+	memset(dir_busy, 0, sizeof(dir_busy));
+	event_first = event_count = 0;
+	pages_present = 0;
+	ended = false;
+}
+
+void kernel_end(void)
+{
+	ended = true;
+	fiber_wake(&events);
+}
+
+uint64_t kernel_pages(void)
+{
+	return pages_present;
+}
+
+/* --- inodes and pages ---------------------------------------------------------------------------
+ */
+
+static struct inode *find_inode(const struct node *node)
+{
+	for (struct inode *inode = inodes; inode < inodes + INODES_MAX; inode++)
+		if (inode->node == node)
+			return inode;
+	return NULL;
+}
+
+static struct inode *make_inode(struct node *node)
+{
+	struct inode *inode = find_inode(node);
+
+	if (!inode) {
+		inode = find_inode(NULL);
+		if (!inode)
+			fail_run("more than %d inodes", INODES_MAX);
+		*inode = (struct inode){ .node = node };
+	}
+	inode->generation = (uint32_t)(node_slot(node) + 1);
+	inode->lookups++;
+	return inode;
+}
+
+static bool counts(const struct inode *inode)
+{
+	return !cache_is_large(world.cache, inode->node);
+}
+
+static void set_page(struct inode *inode, unsigned number, const struct stamp *stamp)
+{
+	struct page *page = &inode->pages[number];
+
+	if (!page->present && counts(inode))
+		pages_present++;
+	page->present = true;
+	page->stamp = *stamp;
+}
+
+static void clear_page(struct inode *inode, unsigned number)
+{
+	struct page *page = &inode->pages[number];
+
+	if (page->present && counts(inode))
+		pages_present--;
+	page->present = false;
+}
+
+static void wait_unlocked(const struct page *page)
+{
+	while (page->locked)
+		fiber_wait(page, "a folio lock");
+}
+
+static unsigned page_count(const struct node *node)
+{
+	return (unsigned)((node->attr.size + PAGE - 1) / PAGE);
+}
+
+/* Forgets an inode that nobody uses; its pages go with it. */
+static void forget(struct inode *inode)
+{
+	struct node *node = inode->node;
+	uint64_t lookups = inode->lookups;
+
+	for (unsigned i = 0; i < PAGES_MAX; i++)
+		clear_page(inode, i);
+	for (int i = 0; i < FILES; i++)
+		if (file_names[i].inode == inode)
+			file_names[i].inode = NULL;
+	for (int i = 0; i < DIRS; i++)
+		if (dir_names[i].inode == inode)
+			dir_names[i].inode = NULL;
+	*inode = (struct inode){ 0 };
+	cache_forget(world.cache, node, lookups);
+}
+
+static bool has_locked_page(const struct inode *inode)
+{
+	for (unsigned i = 0; i < PAGES_MAX; i++)
+		if (inode->pages[i].locked)
+			return true;
+	return false;
+}
+
+void kernel_reclaim(void)
+{
+	struct inode *inode = &inodes[draw(INODES_MAX)];
+	unsigned tries = INODES_MAX;
+
+	while (tries-- && (!inode->node || !node_is_file(inode->node)))
+		inode = &inodes[(inode - inodes + 1) % INODES_MAX];
+	if (!inode->node || !node_is_file(inode->node))
+		return;
+	if (one_in(2)) {
+		unsigned number = draw(PAGES_MAX);
+
+		if (!inode->pages[number].locked)
+			clear_page(inode, number);
+	} else if (!inode->opens && !inode->requests && !has_locked_page(inode)) {
+		forget(inode);
+	}
+}
+
+/* --- names --------------------------------------------------------------------------------------
+ */
+
+static struct dentry *dentry_of(int dir, const char *name)
+{
+	return name ? &file_names[atoi(name + 1)] : &dir_names[dir];
+}
+
+static void lock_dir(int dir)
+{
+	while (dir_busy[dir])
+		fiber_wait(&dir_busy[dir], "a directory's lock");
+	dir_busy[dir] = true;
+}
+
+static void unlock_dir(int dir)
+{
+	dir_busy[dir] = false;
+	fiber_wake(&dir_busy[dir]);
+}
+
+static bool is_remembered(const struct dentry *dentry)
+{
+	return dentry->inode && dentry->until_ms >= clock_now_ms();
+}
+
+/* A LOOKUP, as fuse/files.c handles it. */
+static int ask(struct node *parent, const char *name, struct dentry *dentry)
+{
+	struct node *node;
+	unsigned turn;
+	int rc = tree_lookup(world.tree, parent, name, clock_now_ms(), true, &node, &turn);
+
+	if (rc) {
+		dentry->inode = NULL;
+		return rc;
+	}
+	if (one_in(4))
+		fiber_yield(); /* the answer is on its way */
+	dentry->inode = make_inode(node);
+	dentry->until_ms =
+		world.plan.observed ? UINT64_MAX : clock_now_ms() + world.plan.staleness_ms;
+	tree_replied(world.tree, turn);
+	return 0;
+}
+
+/* A step of a path: the name of a directory in the root, or of a file in a directory. */
+static int step(struct node *parent, int dir, const char *name, struct inode **out)
+{
+	struct dentry *dentry = dentry_of(dir, name);
+	int lock = name ? dir : DIRS, rc = 0;
+	char text[8];
+
+	if (is_remembered(dentry)) {
+		*out = dentry->inode;
+		return 0;
+	}
+	snprintf(text, sizeof(text), "d%d", dir);
+	lock_dir(lock);
+	if (!is_remembered(dentry))
+		rc = ask(parent, name ? name : text, dentry);
+	*out = dentry->inode;
+	unlock_dir(lock);
+	if (!rc && !*out)
+		rc = -ENOENT; /* invalidated at once */
+	return rc;
+}
+
+/* Holds the inode by counting a request. */
+static int look_up(int dir, const char *name, struct inode **out)
+{
+	struct inode *inode;
+	int rc = step(tree_root(world.tree), dir, NULL, &inode);
+
+	if (!rc)
+		rc = step(inode->node, dir, name, &inode);
+	if (rc)
+		return rc;
+	inode->requests++;
+	*out = inode;
+	return 0;
+}
+
+/* --- what the cache tells the kernel ------------------------------------------------------------
+ */
+
+static int kernel_store(void *context, struct node *node, const void *data, size_t size,
+			uint64_t offset)
+{
+	struct inode *inode = find_inode(node);
+
+	(void)context;
+	if (!inode)
+		return -ENOENT;
+	if (offset % PAGE)
+		fail_run("a store that does not begin with a page");
+	inode->requests++; /* the kernel holds it meanwhile */
+	for (size_t at = 0; at < size; at += PAGE) {
+		unsigned number = (unsigned)((offset + at) / PAGE);
+		struct stamp stamp = { 0 };
+		size_t left = size - at;
+
+		wait_unlocked(&inode->pages[number]);
+		memcpy(&stamp, (const char *)data + at,
+		       left < sizeof(stamp) ? left : sizeof(stamp));
+		set_page(inode, number, &stamp);
+		if (one_in(4))
+			fiber_yield();
+	}
+	inode->requests--;
+	return 0;
+}
+
+static void inval_name(const struct node *node)
+{
+	int dir = node->parent->parent ? node->parent->name[1] - '0' : DIRS;
+	struct dentry *dentry = dentry_of(node->name[1] - '0', dir == DIRS ? NULL : node->name);
+
+	lock_dir(dir);
+	dentry->inode = NULL;
+	unlock_dir(dir);
+}
+
+static int kernel_drop(void *context, struct node *node)
+{
+	struct inode *inode;
+
+	(void)context;
+	if (atomic_load(&node->stale) || node_is_dir(node))
+		tree_wait_for_replies(world.tree);
+	if ((atomic_exchange(&node->pages.entry_changed, false) || atomic_load(&node->stale)) &&
+	    node->parent)
+		inval_name(node);
+	inode = find_inode(node);
+	if (!inode)
+		return -ENOENT;
+	inode->requests++;
+	for (unsigned i = 0; i < PAGES_MAX; i++) {
+		wait_unlocked(&inode->pages[i]);
+		clear_page(inode, i);
+		if (one_in(8))
+			fiber_yield();
+	}
+	inode->requests--;
+	return 0;
+}
+
+static int kernel_introduce(void *context, struct node *node)
+{
+	struct inode *inode;
+	int rc = look_up(node->parent->name[1] - '0', node->name, &inode);
+
+	(void)context;
+	if (!rc)
+		inode->requests--;
+	return rc;
+}
+
+const struct page_cache_kernel kernel_ops = { kernel_store, kernel_drop, kernel_introduce };
+
+/* --- requests -----------------------------------------------------------------------------------
+ */
+
+struct request {
+	struct waiter waiter;
+	struct inode *inode;
+	unsigned first, count; /* pages of a READ */
+	bool direct;
+	bool answered;
+	int rc;
+	struct stamp got[READ_PAGES];
+};
+
+static void answer(struct waiter *waiter, int rc, const void *data, size_t size)
+{
+	struct request *request = (struct request *)waiter;
+
+	if (request->answered)
+		fail_run("a request is answered twice");
+	request->answered = true;
+	request->rc = rc;
+	for (unsigned i = 0; !rc && !waiter->opens && i * PAGE < size; i++) {
+		size_t left = size - i * PAGE;
+
+		memcpy(&request->got[i], (const char *)data + i * PAGE,
+		       left < sizeof(struct stamp) ? left : sizeof(struct stamp));
+		if (!request->direct)
+			set_page(request->inode, request->first + i, &request->got[i]);
+	}
+	for (unsigned i = 0; !waiter->opens && !request->direct && i < request->count; i++) {
+		request->inode->pages[request->first + i].locked = false;
+		fiber_wake(&request->inode->pages[request->first + i]);
+	}
+	fiber_wake(request);
+}
+
+static bool is_request(const struct waiter *waiter, void *request)
+{
+	return waiter == request;
+}
+
+/* Waits for the answer; some are interrupted. */
+static int wait_for_answer(struct request *request)
+{
+	if (world.plan.interrupts && one_in(10)) {
+		fiber_sleep_ms(draw(3));
+		if (!request->answered &&
+		    cache_take_waiter(world.cache, is_request, &request->waiter))
+			answer(&request->waiter, -EINTR, NULL, 0);
+	}
+	while (!request->answered)
+		fiber_wait(request, request->waiter.opens ? "an OPEN" : "a READ");
+	return request->rc;
+}
+
+static int open_inode(struct inode *inode)
+{
+	struct request request = { .waiter = { .answer = answer, .opens = true }, .inode = inode };
+
+	if (world.plan.observed)
+		return 0;
+	cache_open(world.cache, inode->node, &request.waiter);
+	return wait_for_answer(&request);
+}
+
+static int send_read(struct inode *inode, unsigned first, unsigned count, bool direct,
+		     struct stamp *got)
+{
+	struct request request = { .waiter = { .answer = answer,
+					       .offset = (uint64_t)first * PAGE,
+					       .size = (size_t)count * PAGE,
+					       .direct = direct },
+				   .inode = inode,
+				   .first = first,
+				   .count = count,
+				   .direct = direct };
+	int rc;
+
+	for (unsigned i = 0; !direct && i < count; i++)
+		inode->pages[first + i].locked = true;
+	cache_read(world.cache, inode->node, &request.waiter);
+	rc = wait_for_answer(&request);
+	memcpy(got, request.got, count * sizeof(*got));
+	return rc;
+}
+
+/* How many pages from `first` on the kernel would ask for at once. */
+static unsigned read_ahead(const struct inode *inode, unsigned first)
+{
+	unsigned most = 1 + draw(READ_PAGES), count = 1;
+
+	while (count < most && first + count < page_count(inode->node) &&
+	       !inode->pages[first + count].present && !inode->pages[first + count].locked)
+		count++;
+	return count;
+}
+
+static void check_stamp(const struct node *node, unsigned page, const struct stamp *stamp)
+{
+	uint64_t left = node->attr.size - (uint64_t)page * PAGE;
+
+	if (left < sizeof(*stamp))
+		return; /* too few bytes to tell */
+	if (stamp->file != node->attr.ino || stamp->version != (uint64_t)node->attr.ctime_ns)
+		fail_run("%s: page %u is of version %llu of file %llu instead of %llu of %llu",
+			 node->name, page, (unsigned long long)stamp->version,
+			 (unsigned long long)stamp->file, (unsigned long long)node->attr.ctime_ns,
+			 (unsigned long long)node->attr.ino);
+}
+
+static int read_page(struct inode *inode, unsigned number, bool direct)
+{
+	struct page *page = &inode->pages[number];
+	struct stamp got[READ_PAGES] = { 0 };
+	int rc;
+
+	if (direct) {
+		rc = send_read(inode, number, 1, true, got);
+		if (!rc)
+			check_stamp(inode->node, number, &got[0]);
+		return rc;
+	}
+	wait_unlocked(page);
+	if (!page->present) {
+		rc = send_read(inode, number, read_ahead(inode, number), false, got);
+		if (rc)
+			return rc;
+		check_stamp(inode->node, number, &got[0]);
+		return 0;
+	}
+	check_stamp(inode->node, number, &page->stamp);
+	return 0;
+}
+
+/* --- accesses that are observed -----------------------------------------------------------------
+ */
+
+static void note(const struct inode *inode, bool opened)
+{
+	if (!world.plan.observed || event_count == EVENTS_MAX)
+		return; /* an overflow: lost */
+	events[(event_first + event_count++) % EVENTS_MAX] =
+		(struct event){ inode->node, inode->generation, opened };
+	fiber_wake(&events);
+}
+
+void kernel_tell_accesses(void *unused)
+{
+	(void)unused;
+	while (!ended) {
+		struct event event = events[event_first];
+
+		if (!event_count) {
+			fiber_wait(&events, "accesses");
+			continue;
+		}
+		if (one_in(10))
+			fiber_sleep_ms(1 + draw(3));
+		event_first = (event_first + 1) % EVENTS_MAX;
+		event_count--;
+		if (event.generation && event.opened)
+			cache_saw_open(world.cache, event.node, event.generation - 1);
+		else if (event.generation && !one_in(100)) /* the kernel merges events */
+			cache_saw_close(world.cache, event.node, event.generation - 1);
+	}
+	world.helpers_left--;
+}
+
+/* --- a reader -----------------------------------------------------------------------------------
+ */
+
+/* Like the kernel: a name whose file is stale is looked up once more. */
+static int open_name(int dir, const char *name, struct inode **out)
+{
+	int rc = -ESTALE;
+
+	for (int tries = 0; rc == -ESTALE && tries < 2; tries++) {
+		rc = look_up(dir, name, out);
+		if (rc)
+			return rc;
+		rc = open_inode(*out);
+		if (!rc)
+			(*out)->opens++;
+		(*out)->requests--;
+		if (rc == -ESTALE && dentry_of(dir, name)->inode == *out)
+			dentry_of(dir, name)->inode = NULL;
+	}
+	return rc;
+}
+
+/* In portable mode an open sees no version that is older than `staleness`, give or take the time
+ * that questions to the source take. In native mode a thread reads directories again in time,
+ * which this world does not promise while they hang. */
+static void check_age(const struct node *node, uint64_t began_ms)
+{
+	uint64_t until_ms = source_superseded_ms((uint64_t)node->attr.ctime_ns);
+	uint64_t allowed_ms = world.plan.staleness_ms + world.plan.deadline_ms;
+
+	if (!world.plan.observed && !world.plan.dirs_hang && until_ms != UINT64_MAX &&
+	    until_ms + allowed_ms < began_ms)
+		fail_run("%s: version %llu was opened %llu ms after the source had it", node->name,
+			 (unsigned long long)node->attr.ctime_ns,
+			 (unsigned long long)(began_ms - until_ms));
+}
+
+int kernel_read_file(int dir, const char *name, bool direct, uint64_t hold_ms)
+{
+	uint64_t began_ms = clock_now_ms();
+	struct inode *inode;
+	int rc = open_name(dir, name, &inode);
+
+	if (rc)
+		return rc;
+	check_age(inode->node, began_ms);
+	note(inode, true);
+	for (unsigned i = 0; !rc && i < page_count(inode->node); i++) {
+		rc = read_page(inode, i, direct);
+		if (one_in(4))
+			fiber_yield();
+	}
+	if (hold_ms)
+		fiber_sleep_ms(hold_ms);
+	inode->opens--;
+	note(inode, false);
+	if (!world.plan.observed)
+		cache_release(world.cache, inode->node);
+	return rc;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A source: three directories of small and large files. Reads take time, bytes are copied when a
+ * read ends, and if the file has changed meanwhile some pages are of the old version. The version
+ * check is the real one, store_read_outcome(). As in the daemon, one thread ends all reads.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/threads.h"
+#include "cache/internal.h"
+#include "world.h"
+
+#define READS_MAX 64
+#define VERSIONS_MAX 65536
+
+struct pending {
+	struct store_read *read;
+	struct file *file;
+	struct stamp begun; /* what the file was when the read began */
+	uint64_t due_ms;
+	bool cancelled;
+};
+
+struct file files[FILES];
+bool dir_hangs[DIRS];
+static struct store_attr dir_attrs[DIRS + 1]; /* the last is the root */
+static struct pending pending[READS_MAX];
+static uint64_t last_number, last_change;
+static uint64_t superseded_ms[VERSIONS_MAX]; /* by version; 0: it is current */
+static bool closing;
+static struct thread ender;
+
+/* --- files --------------------------------------------------------------------------------------
+ */
+
+static uint64_t next_number(void)
+{
+	return ++last_number;
+}
+
+static int64_t next_version(void)
+{
+	if (++last_change == VERSIONS_MAX)
+		fail_run("more than %d versions", VERSIONS_MAX);
+	superseded_ms[last_change] = 0;
+	return (int64_t)last_change;
+}
+
+static void touch_dir(int dir)
+{
+	dir_attrs[dir].mtime_ns = dir_attrs[dir].ctime_ns = next_version();
+}
+
+/* What a file was until now is history. */
+static void supersede(struct file *file)
+{
+	superseded_ms[file->attr.ctime_ns] = clock_now_ms();
+	file->troubled_ms = clock_now_ms();
+}
+
+static uint64_t draw_size(const struct file *file)
+{
+	uint64_t pages = file - files < 3 ? 8 + draw(PAGES_MAX - 8) : draw(5);
+
+	return pages * PAGE - (pages && one_in(2) ? draw(PAGE - 1) : 0);
+}
+
+static void write_version(struct file *file, bool new_inode)
+{
+	supersede(file);
+	if (new_inode)
+		file->attr.ino = next_number();
+	file->attr.size = draw_size(file);
+	file->attr.mtime_ns = file->attr.ctime_ns = next_version();
+	file->attr.mode = S_IFREG | 0644;
+	file->attr.nlink = 1;
+}
+
+static void reset(void)
+{
+	memset(files, 0, sizeof(files));
+	memset(dir_hangs, 0, sizeof(dir_hangs));
+	memset(pending, 0, sizeof(pending));
+	last_number = last_change = 0;
+	closing = false;
+	for (int dir = 0; dir <= DIRS; dir++) {
+		dir_attrs[dir] = (struct store_attr){ .ino = next_number(),
+						      .mode = S_IFDIR | 0755,
+						      .nlink = 2 };
+		touch_dir(dir);
+	}
+	for (int i = 0; i < FILES; i++) {
+		files[i].dir = i % DIRS;
+		snprintf(files[i].name, sizeof(files[i].name), "f%02d", i);
+		files[i].exists = true;
+		write_version(&files[i], true);
+		files[i].troubled_ms = 0;
+	}
+}
+
+struct file *source_find(const char *path)
+{
+	char *slash = strchr(path, '/');
+
+	for (int i = 0; slash && i < FILES; i++)
+		if (files[i].dir == atoi(path + 1) && !strcmp(files[i].name, slash + 1))
+			return &files[i];
+	return NULL;
+}
+
+void source_change(void)
+{
+	struct file *file = &files[draw(FILES)], *other;
+
+	/* Each version of a file that hangs would hold what one file may hold. */
+	if (file->hangs)
+		return;
+	switch (draw(6)) {
+	case 0: /* removed or made */
+		file->exists = !file->exists;
+		if (file->exists)
+			write_version(file, true);
+		else
+			supersede(file);
+		touch_dir(file->dir);
+		break;
+	case 1: /* another file takes its name */
+		file->exists = true;
+		write_version(file, true);
+		touch_dir(file->dir);
+		break;
+	case 2: /* two files change places */
+		other = &files[file - files < 3 ? draw(3) : 3 + draw(FILES - 3)];
+		if (file->exists && other->exists && file != other && !other->hangs) {
+			struct store_attr attr = file->attr;
+
+			supersede(file);
+			supersede(other);
+			file->attr = other->attr;
+			other->attr = attr;
+			file->attr.ctime_ns = next_version();
+			other->attr.ctime_ns = next_version();
+			touch_dir(other->dir);
+		}
+		touch_dir(file->dir);
+		break;
+	default: /* written in place: the directory does not tell */
+		write_version(file, false);
+	}
+	file->troubled_ms = clock_now_ms();
+}
+
+/* --- trouble ------------------------------------------------------------------------------------
+ */
+
+static void calm_files(void)
+{
+	for (int i = 0; i < FILES; i++) {
+		if (files[i].hangs)
+			files[i].troubled_ms = clock_now_ms();
+		files[i].hangs = false;
+	}
+}
+
+void source_fault(void)
+{
+	struct file *file = &files[draw(FILES)];
+	int dir = (int)draw(DIRS);
+
+	if (world.plan.hangs && one_in(2)) {
+		bool hung = file->hangs;
+
+		calm_files(); /* one file at a time: it must not delay others */
+		file->hangs = !hung;
+		file->troubled_ms = clock_now_ms();
+		fiber_wake(&pending);
+	}
+	if (world.plan.dirs_hang && one_in(3)) {
+		dir_hangs[dir] = !dir_hangs[dir];
+		fiber_wake(&dir_hangs[dir]);
+	}
+}
+
+void source_calm(void)
+{
+	calm_files();
+	for (int dir = 0; dir < DIRS; dir++) {
+		dir_hangs[dir] = false;
+		fiber_wake(&dir_hangs[dir]);
+	}
+	fiber_wake(&pending);
+}
+
+uint64_t source_superseded_ms(uint64_t version)
+{
+	return superseded_ms[version] ? superseded_ms[version] : UINT64_MAX;
+}
+
+bool source_explains(const struct file *file, uint64_t since_ms)
+{
+	return !file || !file->exists || file->hangs || world.plan.faults || world.plan.dirs_hang ||
+	       file->troubled_ms + world.plan.staleness_ms + 2 * world.plan.deadline_ms >= since_ms;
+}
+
+bool source_may_delay(const struct file *file, uint64_t since_ms)
+{
+	return !file || file->hangs || world.plan.dirs_hang || file->troubled_ms >= since_ms ||
+	       file->troubled_ms + world.plan.deadline_ms >= since_ms;
+}
+
+/* --- the backend --------------------------------------------------------------------------------
+ */
+
+static void wait_a_while(int dir)
+{
+	if (world.plan.latency_ms)
+		fiber_sleep_ms(draw(world.plan.latency_ms + 1));
+	else
+		fiber_yield();
+	while (dir < DIRS && dir_hangs[dir])
+		fiber_wait(&dir_hangs[dir], "a directory that hangs");
+}
+
+static int dir_number(const char *path)
+{
+	return *path ? atoi(path + 1) : DIRS;
+}
+
+static int fake_stat(struct store *store, const char *path, struct store_attr *attr)
+{
+	const struct file *file = source_find(path);
+
+	(void)store;
+	wait_a_while(dir_number(path));
+	if (strchr(path, '/') && (!file || !file->exists))
+		return -ENOENT;
+	*attr = file ? file->attr : dir_attrs[dir_number(path)];
+	return 0;
+}
+
+/* A name is looked at after it was read: what has gone meanwhile is left out. */
+static int fake_list(struct store *store, const char *path, store_entry *entry, void *context)
+{
+	int dir = dir_number(path), rc = 0;
+	char name[16];
+
+	(void)store;
+	wait_a_while(dir);
+	for (int i = 0; dir == DIRS && !rc && i < DIRS; i++) {
+		snprintf(name, sizeof(name), "d%d", i);
+		rc = entry(context, name, &dir_attrs[i]);
+	}
+	for (int i = 0; dir < DIRS && !rc && i < FILES; i++) {
+		if (one_in(8))
+			fiber_yield();
+		if (files[i].dir == dir && files[i].exists)
+			rc = entry(context, files[i].name, &files[i].attr);
+	}
+	return rc;
+}
+
+static void fake_read(struct store *store, struct store_read *read)
+{
+	struct file *file = source_find(read->path);
+	struct pending *at = pending;
+
+	(void)store;
+	while (at->read)
+		if (++at == pending + READS_MAX)
+			fail_run("more than %d reads at a time", READS_MAX);
+	if (!file)
+		fail_run("the path %s was never at the source", read->path);
+	for (const struct pending *p = pending; p < pending + READS_MAX; p++)
+		if (p->read && p->file == file && read->buffer && p->read->buffer &&
+		    read->expected->size <= world.cache->range_bytes &&
+		    store_same_version(p->read->expected, read->expected))
+			fail_run("a second fetch of %s while the first is under way", read->path);
+	*at = (struct pending){ .read = read,
+				.file = file,
+				.begun = { file->attr.ino, (uint64_t)file->attr.ctime_ns },
+				.due_ms = clock_now_ms() + draw(world.plan.latency_ms + 1),
+				.cancelled = read->cancelled };
+	read->progress = at;
+	fiber_wake(&pending);
+}
+
+static void fake_cancel(struct store *store, struct store_read *read)
+{
+	struct pending *at = read->progress;
+
+	(void)store;
+	if (at)
+		at->cancelled = true;
+	read->cancelled = true;
+	fiber_wake(&pending);
+}
+
+/* Copies pages; up to a drawn one they are what they were when the read began. */
+static void fill(const struct pending *at, size_t bytes)
+{
+	struct stamp now = { at->file->attr.ino, (uint64_t)at->file->attr.ctime_ns };
+	size_t old_until = draw((uint32_t)(at->read->size / PAGE) + 2) * PAGE;
+
+	memset(at->read->buffer, 0, bytes);
+	for (size_t offset = 0; offset < bytes; offset += PAGE) {
+		const struct stamp *stamp = offset < old_until ? &at->begun : &now;
+		size_t room = at->read->size - offset;
+
+		memcpy((char *)at->read->buffer + offset, stamp,
+		       room < sizeof(*stamp) ? room : sizeof(*stamp));
+	}
+}
+
+static int outcome(struct pending *at)
+{
+	struct store_read *read = at->read;
+	struct store_attr found = at->file->attr;
+	uint64_t left = read->offset < found.size ? found.size - read->offset : 0;
+	size_t bytes = left < read->size ? left : read->size;
+
+	if (at->cancelled)
+		return -ETIMEDOUT;
+	if (!at->file->exists)
+		return -ENOENT;
+	if (world.plan.faults && one_in(12))
+		return one_in(2) ? -EIO : -ENOMEM;
+	if (world.plan.faults && one_in(12))
+		bytes = 0; /* a source that promised more */
+	if (read->buffer)
+		fill(at, bytes);
+	return store_read_outcome(read, &found, read->buffer ? bytes : 0);
+}
+
+static bool is_due(const struct pending *at)
+{
+	if (at->cancelled && !(world.plan.deaf && at->file->hangs))
+		return true;
+	return !at->file->hangs && at->due_ms <= clock_now_ms();
+}
+
+/* One that is due, any of them. */
+static struct pending *choose_due(void)
+{
+	struct pending *due[READS_MAX];
+	unsigned count = 0;
+
+	for (struct pending *at = pending; at < pending + READS_MAX; at++)
+		if (at->read && is_due(at))
+			due[count++] = at;
+	return count ? due[draw(count)] : NULL;
+}
+
+static bool any_pending(void)
+{
+	for (const struct pending *at = pending; at < pending + READS_MAX; at++)
+		if (at->read && !at->file->hangs)
+			return true;
+	return false;
+}
+
+static void end_reads(void *unused)
+{
+	struct pending *at;
+
+	(void)unused;
+	while (!closing) {
+		at = choose_due();
+		if (at) {
+			struct store_read *read = at->read;
+			int rc = outcome(at);
+
+			*at = (struct pending){ 0 };
+			read->done(read, rc);
+		} else if (any_pending()) {
+			fiber_sleep_ms(1);
+		} else {
+			fiber_wait(&pending, "reads");
+		}
+	}
+}
+
+static void fake_close(struct store *store)
+{
+	(void)store;
+	closing = true;
+	fiber_wake(&pending);
+	thread_join(&ender);
+	for (const struct pending *at = pending; at < pending + READS_MAX; at++)
+		if (at->read)
+			fail_run("the store is closed while %s is read", at->read->path);
+}
+
+struct store *source_open(void)
+{
+	static const struct store_ops ops = { .stat = fake_stat,
+					      .list = fake_list,
+					      .read = fake_read,
+					      .cancel = fake_cancel,
+					      .close = fake_close };
+	static struct store store = { .ops = &ops };
+
+	reset();
+	(void)thread_start(&ender, "store", end_reads, NULL);
+	return &store;
+}
