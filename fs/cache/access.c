@@ -277,8 +277,8 @@ static bool was_just_late_locked(const struct cache *cache, const struct node *n
 }
 
 /* A READ without a fetch. The kernel would not ask if it had the bytes, so if the sample is
- * resident, they were reclaimed. */
-static int begin_read_locked(struct cache *cache, struct node *node, uint64_t now_ms)
+ * resident, they were reclaimed; a direct READ goes around them and tells nothing. */
+static int begin_read_locked(struct cache *cache, struct node *node, bool direct, uint64_t now_ms)
 {
 	bool resident = cache_is_resident_locked(cache, node);
 	enum sched_action action;
@@ -289,7 +289,7 @@ static int begin_read_locked(struct cache *cache, struct node *node, uint64_t no
 	if (!fetch)
 		return fetch_error_locked(cache, node);
 	if (resident) {
-		cache->stats.reclaimed++;
+		cache->stats.reclaimed += !direct;
 	} else if (cache->options.observed && !node->cache.opens) {
 		node->cache.counted = !ask_policy_locked(cache, node, now_ms, &action);
 		if (node->cache.counted && action == SCHED_ADMIT)
@@ -310,7 +310,7 @@ static int read_locked(struct cache *cache, struct node *node, struct waiter *wa
 	if (was_just_late_locked(cache, node, now_ms))
 		return -ETIMEDOUT;
 	if (!node->cache.fetch)
-		rc = begin_read_locked(cache, node, now_ms);
+		rc = begin_read_locked(cache, node, waiter->direct, now_ms);
 	else if (node->cache.fetch->state == FETCH_ABANDONED)
 		rc = fetch_error_locked(cache, node);
 	if (rc)

@@ -5,16 +5,29 @@
 
 #define DROP_PATIENCE_MS 100
 
-bool budget_fits(const struct budget *budget, uint64_t bytes)
+bool budget_fits(const struct budget *budget, struct need need)
 {
 	return budget->running < budget->depth &&
-	       budget_used(budget) + bytes <= budget->limit_bytes;
+	       (!need.bytes || budget_used(budget) + need.bytes <= budget_limit(budget, need));
 }
 
-bool budget_may_exceed(const struct budget *budget, uint64_t now_ms)
+bool budget_fits_ahead(const struct budget *budget)
 {
-	return budget->running < budget->depth && !budget->buffer_bytes &&
-	       (!budget->leaving_bytes || now_ms > budget->dropped_ms + DROP_PATIENCE_MS);
+	return budget->running < budget->depth && budget_used(budget) <= budget->limit_bytes / 2;
+}
+
+bool budget_fits_spare(const struct budget *budget, struct need need, uint64_t now_ms)
+{
+	if (budget->running == budget->depth || now_ms <= budget->dropped_ms + DROP_PATIENCE_MS)
+		return false;
+	return need.is_big ? !budget->buffer_bytes
+			   : !budget->spare_used && need.bytes <= budget->limit_bytes / 3;
+}
+
+void budget_set_arriving(struct budget *budget, uint64_t before, uint64_t now)
+{
+	assert(budget->arriving_bytes >= before);
+	budget->arriving_bytes += now - before;
 }
 
 void budget_start(struct budget *budget, uint64_t bytes, uint64_t now_ms)

@@ -3,8 +3,13 @@
  * The bytes that `inflight` bounds, and the reads that the store may have at a time. Pure
  * arithmetic: the caller holds the cache's lock and says what time it is.
  *
- * A fetch begins when its buffer fits beside everything else that is counted here. What passes
- * through and what is leaving are pages of the kernel; buffers are the daemon's own memory.
+ * * A fetch begins when its buffer, and the pages that it fills, fit beside everything else that is
+ * counted here, with a third to spare. The pages of a sample that the policy has admitted count in
+ * the policy core instead.
+ *
+ * Files larger than a sixth of the limit are big. A big one needs room for its buffer alone, or two
+ * of them would never fit beside each other: while it is stored without having been admitted,
+ * memory may be above the capacity by its size.
  */
 #ifndef SHADE_BUDGET_H
 #define SHADE_BUDGET_H
@@ -13,27 +18,60 @@
 #include <stdint.h>
 
 struct budget {
-	uint64_t limit_bytes;	/* of the three below, together; constant */
-	uint64_t buffer_bytes;	/* of fetches and ranges under way */
-	uint64_t passing_bytes; /* pages of files that the policy has not admitted */
-	uint64_t leaving_bytes; /* pages that are to be dropped */
-	unsigned depth;		/* reads that the store may have at a time; constant */
-	unsigned running;	/* reads that the store has */
-	uint64_t started_ms;	/* when the store last got one */
-	uint64_t dropped_ms;	/* when a drop last ended, or the first of several was queued */
+	uint64_t limit_bytes;	 /* of the four below, together; constant */
+	uint64_t buffer_bytes;	 /* of fetches and ranges under way */
+	uint64_t arriving_bytes; /* pages that fetches will fill and the policy has not admitted */
+	uint64_t passing_bytes;	 /* pages of files that the policy has not admitted */
+	uint64_t leaving_bytes;	 /* pages that are to be dropped */
+	unsigned depth;		 /* reads that the store may have at a time; constant */
+	unsigned running;	 /* reads that the store has */
+	uint64_t started_ms;	 /* when the store last got one */
+	uint64_t dropped_ms;	 /* when a drop last ended, or the first of several was queued */
+	bool spare_used;	 /* a read has begun with the spare third */
 };
+
+/* The largest file that is fetched whole. */
+static inline uint64_t budget_largest(const struct budget *budget)
+{
+	return budget->limit_bytes / 2;
+}
+
+/* The buffer and the pages of a file that is not big fit beside those of another one that hangs,
+ * and into the spare third. */
+static inline bool budget_is_big(const struct budget *budget, uint64_t file_bytes)
+{
+	return file_bytes > budget->limit_bytes / 6;
+}
 
 static inline uint64_t budget_used(const struct budget *budget)
 {
-	return budget->buffer_bytes + budget->passing_bytes + budget->leaving_bytes;
+	return budget->buffer_bytes + budget->arriving_bytes + budget->passing_bytes +
+	       budget->leaving_bytes;
 }
 
-/* Whether the store can take one more read, with a buffer of so many bytes. */
-bool budget_fits(const struct budget *budget, uint64_t bytes);
-/* Deadlock escape: a drop may wait for a READ that waits for a fetch that waits for room. If no
- * buffer is in use and no drop has ended for a while, one fetch may begin over budget. */
-bool budget_may_exceed(const struct budget *budget, uint64_t now_ms);
+/* What a read needs. */
+struct need {
+	uint64_t bytes;
+	bool is_big;
+};
 
+/* A third is spared, but for big ones. */
+static inline uint64_t budget_limit(const struct budget *budget, struct need need)
+{
+	return budget->limit_bytes - (need.is_big ? 0 : budget->limit_bytes / 3);
+}
+
+/* Whether the store can take one more read. */
+bool budget_fits(const struct budget *budget, struct need need);
+/* Whether something may be fetched that nobody waits for yet: that leaves half of it all alone. */
+bool budget_fits_ahead(const struct budget *budget);
+/* Deadlock escape: a drop may wait for a READ that waits for a fetch that waits for room. If no
+ * drop has ended for 100 ms, one read at a time may begin in the spare third, and a big one if
+ * nothing else has a buffer. */
+bool budget_fits_spare(const struct budget *budget, struct need need, uint64_t now_ms);
+
+/* Pages that fetches will fill: from so many to so many bytes. */
+void budget_set_arriving(struct budget *budget, uint64_t before, uint64_t now);
 /* The store gets a read with a buffer of so many bytes; and it is done. */
 void budget_start(struct budget *budget, uint64_t bytes, uint64_t now_ms);
 void budget_finish_read(struct budget *budget);

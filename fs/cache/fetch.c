@@ -13,7 +13,8 @@
  *	CHECKING	an error, or another version			(end) the error
  *	CHECKING	the deadline passes				ABANDONED, ETIMEDOUT
  *	READING		the bytes are there, and somebody waits		STORING
- *	READING		the bytes are there, and nobody waits		QUEUED
+ *	READING		the bytes are there, nobody waits, they stay	QUEUED
+ *	READING		the bytes are there, and nobody wants them	(end)
  *	READING		an error, or another version			(end) the error
  *	READING		the deadline passes				ABANDONED, ETIMEDOUT
  *	STORING		the kernel has the bytes, or refused them	STORED, opens are answered
@@ -128,7 +129,9 @@ static void end_locked(struct fetch *fetch)
 	unlink_locked(cache, fetch);
 	if (fetch->node->cache.fetch == fetch)
 		fetch->node->cache.fetch = NULL;
-	budget_free_buffer(&cache->budget, fetch->accounted);
+	budget_free_buffer(&cache->budget, fetch->buffer_bytes);
+	budget_set_arriving(&cache->budget, fetch->arriving_bytes, 0);
+	cache->budget.spare_used &= !fetch->spare;
 	tree_release(cache->tree, fetch->node);
 	free_fetch(fetch);
 }
@@ -145,10 +148,44 @@ void fetch_free_all(struct cache *cache)
 /* --- reservations -------------------------------------------------------------------------------
  */
 
+/* Whether the policy counts the pages that the fetch will fill. */
+static bool is_counted_locked(const struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	return fetch->reserved || cache_is_resident_locked(fetch->cache, fetch->node);
+}
+
+void fetch_recount_locked(struct fetch *fetch)
+{
+	struct budget *budget = &fetch->cache->budget;
+	uint64_t memory = cache_memory_of(fetch->cache, fetch->node);
+	bool fills = fetch->state == FETCH_STORING || fetch->state == FETCH_QUEUED ||
+		     (fetch->state == FETCH_READING && !budget_is_big(budget, memory));
+	uint64_t bytes = fills && !is_counted_locked(fetch) ? memory : 0;
+
+	lock_assert_held(&fetch->cache->lock);
+	budget_set_arriving(budget, fetch->arriving_bytes, bytes);
+	fetch->arriving_bytes = bytes;
+}
+
+struct need fetch_need_locked(const struct fetch *fetch)
+{
+	uint64_t bytes = cache_memory_of(fetch->cache, fetch->node);
+	struct need need = { 0 };
+
+	lock_assert_held(&fetch->cache->lock);
+	if (fetch->purpose == FETCH_CHECK)
+		return need;
+	need.is_big = budget_is_big(&fetch->cache->budget, bytes);
+	need.bytes = need.is_big || is_counted_locked(fetch) ? bytes : 2 * bytes;
+	return need;
+}
+
 void fetch_reserve_locked(struct fetch *fetch)
 {
 	lock_assert_held(&fetch->cache->lock);
 	fetch->reserved = true;
+	fetch_recount_locked(fetch);
 }
 
 /* The bytes that were set aside are needed no more, or are resident from now on. */
@@ -158,6 +195,7 @@ static void unreserve_locked(struct fetch *fetch, int (*how)(struct sched *sched
 	if (fetch->reserved && fetch->node->cache.slot != SLOT_NONE)
 		(void)how(fetch->cache->sched, fetch->node->cache.slot);
 	fetch->reserved = false;
+	fetch_recount_locked(fetch);
 }
 
 void fetch_unreserve_locked(struct fetch *fetch)
@@ -281,15 +319,16 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 {
 	struct cache *cache = fetch->cache;
 	struct node *node = fetch->node;
-	bool was_reserved = fetch->reserved && node->cache.slot != SLOT_NONE;
 
 	lock_assert_held(&cache->lock);
 	unreserve_locked(fetch, rc ? sched_cancel : sched_commit);
-	if (!was_reserved && !rc && !cache_is_resident_locked(cache, node))
-		passing_add_locked(cache, node, now_ms);
 	count_warm_locked(fetch, rc);
 	enter(fetch, FETCH_STORED);
+	fetch_recount_locked(fetch);
 	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
+	if (!rc && !cache_is_resident_locked(cache, node))
+		passing_add_locked(cache, node, now_ms);
+	drop_excess_locked(cache, now_ms); /* the capacity may be lower than when it was reserved */
 }
 
 /* Answers those who open it: they came before it was stored, or meanwhile. */
@@ -353,7 +392,7 @@ static void deliver(struct fetch *fetch, struct waiter *reads)
 	if (queued) {
 		page_cache_store(page_cache, &fetch->store);
 	} else if (given == fetch->size) {
-		page_cache_keep(fetch->node);
+		page_cache_keep(page_cache, fetch->node);
 		finish_store(fetch, 0);
 	} else {
 		finish_store(fetch, page_cache_store_now(page_cache, &fetch->store));
@@ -392,36 +431,44 @@ static void fail(struct fetch *fetch, int rc)
 	waiter_answer_all(waiters, rc);
 }
 
-/* False: the fetch was abandoned. */
-static bool succeed(struct fetch *fetch, struct waiter **reads)
+/* The bytes are there. `*reads`: who gets them from the buffer. False: nobody wants them any more,
+ * and the fetch has ended. */
+static bool succeed_locked(struct fetch *fetch, struct waiter **reads)
 {
 	struct cache *cache = fetch->cache;
-	bool wanted;
 
-	lock_acquire(&cache->lock);
-	wanted = fetch->state == FETCH_READING;
-	if (wanted) {
-		enter(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
-		fetch->users = 1; /* whoever stores it */
-		cache->stats.backend_reads++;
-		cache->stats.backend_bytes += fetch->size;
-		node_set_checked_ms(fetch->node, clock_now_ms());
-		*reads = take_locked(fetch, wants_bytes, NULL, false);
+	lock_assert_held(&cache->lock);
+	cache->stats.backend_reads++;
+	cache->stats.backend_bytes += fetch->size;
+	node_set_checked_ms(fetch->node, clock_now_ms());
+	if (!fetch->waiters && !is_counted_locked(fetch)) {
+		count_warm_locked(fetch, -ECANCELED);
+		end_locked(fetch);
+		return false;
 	}
-	lock_release(&cache->lock);
-	return wanted;
+	enter(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
+	fetch_recount_locked(fetch);
+	fetch->users = 1; /* whoever stores it */
+	*reads = take_locked(fetch, wants_bytes, NULL, false);
+	return true;
 }
 
 static void on_read(struct store_read *read, int rc)
 {
 	struct fetch *fetch = read->context;
 	struct cache *cache = fetch->cache;
-	struct waiter *reads;
+	struct waiter *reads = NULL;
+	bool failed, stays = false;
 
-	if (!rc && succeed(fetch, &reads))
-		deliver(fetch, reads);
-	else
+	lock_acquire(&cache->lock);
+	failed = rc || fetch->state == FETCH_ABANDONED;
+	if (!failed)
+		stays = succeed_locked(fetch, &reads);
+	lock_release(&cache->lock);
+	if (failed)
 		fail(fetch, rc ? rc : -ETIMEDOUT);
+	else if (stays)
+		deliver(fetch, reads);
 	start_landed(cache, rc == -ENOMEM);
 }
 
@@ -482,8 +529,10 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 	lock_assert_held(&cache->lock);
 	enter(fetch, checks ? FETCH_CHECKING : FETCH_READING);
 	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
-	fetch->accounted = checks ? 0 : cache_memory_of(cache, fetch->node);
-	budget_start(&cache->budget, fetch->accounted, now_ms);
+	fetch->buffer_bytes = checks ? 0 : cache_memory_of(cache, fetch->node);
+	budget_start(&cache->budget, fetch->buffer_bytes, now_ms);
+	cache->budget.spare_used |= fetch->spare;
+	fetch_recount_locked(fetch);
 	fetch->read = (struct store_read){ .expected = &fetch->expected,
 					   .size = checks ? 0 : fetch->size,
 					   .done = checks ? on_checked : on_read,
@@ -547,6 +596,7 @@ struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, stru
 		end_locked(fetch);
 	} else {
 		enter(fetch, FETCH_ABANDONED);
+		fetch_recount_locked(fetch);
 		store_cancel(cache->store, &fetch->read);
 	}
 	return waiters;

@@ -6,7 +6,6 @@
 #include "base/threads.h"
 #include "cache/internal.h"
 
-#define TRIM_AT_A_TIME 64
 #define TRIM_PATIENCE_MS 5000
 
 /* --- jobs ---------------------------------------------------------------------------------------
@@ -100,7 +99,9 @@ static void wait_for_drops_locked(struct cache *cache)
 	uint64_t now_ms = clock_now_ms(), until_ms = now_ms + TRIM_PATIENCE_MS;
 
 	lock_assert_held(&cache->lock);
-	passing_make_room_locked(cache, cache->budget.leaving_bytes, now_ms);
+	passing_make_room_locked(
+		cache, (struct need){ .bytes = cache->budget.leaving_bytes, .is_big = true },
+		now_ms);
 	while (budget_used(&cache->budget) > cache->budget.limit_bytes && !cache->stopping)
 		if (!cond_wait_until(&cache->changed, &cache->lock, until_ms))
 			break;
@@ -108,22 +109,24 @@ static void wait_for_drops_locked(struct cache *cache)
 
 int cache_set_capacity(struct cache *cache, uint64_t bytes)
 {
-	uint32_t victims[TRIM_AT_A_TIME], count;
+	struct sched_stats stats;
+	int rc = 0;
 
 	if (bytes <= cache->options.inflight_bytes)
 		return -EINVAL;
 	lock_acquire(&cache->lock);
-	(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
-	while ((count = sched_trim(cache->sched, victims, TRIM_AT_A_TIME)) > 0) {
-		struct sched_verdict verdict = { .victim_count = count, .victims = victims };
-
-		drop_victims_locked(cache, &verdict, clock_now_ms());
+	sched_get_stats(cache->sched, &stats);
+	if (stats.pinned_bytes > bytes - cache->options.inflight_bytes) {
+		rc = -EBUSY;
+	} else {
+		(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
+		drop_excess_locked(cache, clock_now_ms());
+		wait_for_drops_locked(cache);
+		cache->options.capacity_bytes = bytes;
+		start_soon_locked(cache);
 	}
-	wait_for_drops_locked(cache);
-	cache->options.capacity_bytes = bytes;
-	start_soon_locked(cache);
 	lock_release(&cache->lock);
-	return 0;
+	return rc;
 }
 
 int cache_set_policy(struct cache *cache, const char *policy)

@@ -65,10 +65,12 @@ struct fetch {
 	enum fetch_state state;
 	bool reserved;	     /* the policy has set its bytes aside: commit or cancel follows */
 	bool warms;	     /* the warm queue counts how it ends */
+	bool spare;	     /* its buffer is in the spare third of the budget */
 	unsigned users;	     /* who needs the buffer: whoever stores it, READs being answered */
 	uint64_t warm_bytes; /* warms: what it counts for */
 	uint64_t deadline_ms;
-	uint64_t accounted; /* of the buffer, in the budget */
+	uint64_t buffer_bytes;	 /* in the budget */
+	uint64_t arriving_bytes; /* in the budget: the pages that it will fill */
 	char *path;
 	void *buffer;
 	size_t size;
@@ -178,6 +180,11 @@ void fetch_put(struct fetch *fetch);
 void fetch_reserve_locked(struct fetch *fetch);
 /* Another version has come: what this fetch brings is not to be kept. */
 void fetch_unreserve_locked(struct fetch *fetch);
+/* Counts the pages that the fetch will fill, if the policy does not. To be called after the policy
+ * has changed its mind about the sample. */
+void fetch_recount_locked(struct fetch *fetch);
+/* What a fetch that waits needs in the budget. */
+struct need fetch_need_locked(const struct fetch *fetch);
 /* The store is to get it. */
 void fetch_start_locked(struct fetch *fetch, uint64_t now_ms);
 void fetch_submit(struct fetch *fetch);
@@ -199,6 +206,10 @@ struct starts {
 	struct range *ranges;
 };
 
+/* Whether a read may start; what passes through makes way. */
+bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_ms);
+/* The same for the spare third of the budget. */
+bool start_has_spare_locked(const struct cache *cache, struct need need, uint64_t now_ms);
 /* Chooses whatever there is room for: what readers wait for, then what is fetched ahead. */
 struct starts start_pick_locked(struct cache *cache, uint64_t now_ms);
 void start_submit(struct cache *cache, struct starts starts);
@@ -235,13 +246,15 @@ void passing_remove_locked(struct cache *cache, struct node *node);
 void passing_closed_locked(struct cache *cache, struct node *node, uint64_t now_ms);
 /* Observed closes may be missed; what passes through for long is dropped without. */
 void passing_expire_locked(struct cache *cache, uint64_t now_ms);
-/* Makes room for so many bytes by dropping what passes through, the oldest first. */
-void passing_make_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms);
+/* Makes room by dropping what passes through, the oldest first. */
+void passing_make_room_locked(struct cache *cache, struct need need, uint64_t now_ms);
 void passing_release_all(struct cache *cache);
 /* Has the kernel drop the pages of a node, and its name if it is stale. */
 void drop_locked(struct cache *cache, struct node *node, uint64_t now_ms);
 /* Drops the pages of the samples that have left. */
 void drop_victims_locked(struct cache *cache, const struct sched_verdict *verdict, uint64_t now_ms);
+/* Lets residents leave until the policy is within its capacity. */
+void drop_excess_locked(struct cache *cache, uint64_t now_ms);
 /* The page cache has done so: for page_cache_open(). */
 void drop_done(void *cache, struct node *node);
 
@@ -251,6 +264,11 @@ void drop_done(void *cache, struct node *node);
 struct fetch *warm_next_locked(struct cache *cache, uint64_t now_ms);
 /* A fetch that `warms` has come to an end. */
 void warm_done_locked(struct cache *cache, uint64_t bytes, int rc);
+
+/* --- report.c ----------------------------------------------------------------------------------*/
+
+/* All memory that the capacity bounds, as far as it is in use: never more than that. */
+uint64_t report_memory_locked(const struct cache *cache);
 
 /* --- numbering.c: below a path ------------------------------------------------------------------
  */

@@ -54,10 +54,12 @@ static bool rest(struct cache *cache, uint64_t until_ms, bool *stopping)
 	return wanted;
 }
 
-static void expire_passing(struct cache *cache)
+static void expire(struct cache *cache)
 {
+	uint64_t now_ms = clock_now_ms();
+
 	lock_acquire(&cache->lock);
-	passing_expire_locked(cache, clock_now_ms());
+	passing_expire_locked(cache, now_ms);
 	lock_release(&cache->lock);
 }
 
@@ -74,8 +76,8 @@ static void run_clock(void *argument)
 		while (answer_late(cache))
 			;
 		tree_reap(cache->tree);
-		expire_passing(cache);
-		start_all(cache); /* a fetch over budget is possible if drops make no progress */
+		expire(cache);
+		start_all(cache); /* if drops make no progress, there is the spare third */
 		cache->options.tick(cache->options.tick_context);
 	}
 }
@@ -84,12 +86,12 @@ static void run_clock(void *argument)
  */
 
 /* Files larger than an eighth of the capacity, or half of `inflight`, are read by ranges. */
-static uint64_t range_bytes(const struct cache_options *options)
+static uint64_t range_bytes(const struct cache_options *options, const struct budget *budget)
 {
 	uint64_t bytes = options->capacity_bytes / 8;
 
-	if (bytes > options->inflight_bytes / 2)
-		bytes = options->inflight_bytes / 2;
+	if (bytes > budget_largest(budget))
+		bytes = budget_largest(budget);
 	return bytes < STORE_MAX ? bytes : STORE_MAX;
 }
 
@@ -104,9 +106,9 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	cache->options = *options;
 	cache->store = store;
 	cache->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
-	cache->range_bytes = range_bytes(options);
 	cache->budget.limit_bytes = options->inflight_bytes;
 	cache->budget.depth = options->depth;
+	cache->range_bytes = range_bytes(options, &cache->budget);
 	lock_init(&cache->lock, LOCK_CACHE);
 	cond_init(&cache->changed);
 	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,

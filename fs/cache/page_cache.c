@@ -1,16 +1,40 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * A node has one drop at a time, in a state of its own:
+ *
+ *	state		event				next state
+ *	-----		-----				----------
+ *	NONE		a drop is asked for		QUEUED
+ *	QUEUED		the pages are stored anew	KEPT
+ *	KEPT		a drop is asked for		QUEUED
+ *	QUEUED		its turn			RUNNING
+ *	KEPT		its turn			NONE, done
+ *	RUNNING		a drop is asked for		AGAIN
+ *	AGAIN		the pages are stored anew	RUNNING
+ *	RUNNING		the kernel has dropped them	NONE, done
+ *	AGAIN		the kernel has dropped them	QUEUED, once more
+ *
+ * Pages that are stored while a drop is RUNNING may be lost; that counts as reclaimed when somebody
+ * asks for them.
+ */
 #include "cache/page_cache.h"
-#include "base/threads.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/threads.h"
 
-/* A queue and the thread that works on it. */
+/* A drop may wait for the folios of a READ whose file hangs: the others go on. */
+#ifndef DROP_THREADS
+#define DROP_THREADS 4
+#endif
+
+/* A queue and the threads that work on it. */
 struct lane {
 	struct page_cache *page_cache;
-	struct thread thread;
+	struct thread threads[DROP_THREADS];
+	unsigned thread_count;
 	struct lock lock;
 	struct cond changed;
 	struct page_store *first, **end; /* lock */
@@ -23,8 +47,40 @@ struct page_cache {
 	void *context;
 	void (*dropped)(void *context, struct node *node);
 	void *dropped_context;
-	struct lane stores, drops;
+	struct lane stores, drops; /* the lock of `drops`: node->pages.drop, too */
 };
+
+/* --- queues -------------------------------------------------------------------------------------
+ */
+
+static void append_locked(struct lane *lane, struct page_store *store)
+{
+	lock_assert_held(&lane->lock);
+	store->next = NULL;
+	*lane->end = store;
+	lane->end = &store->next;
+	cond_wake_one(&lane->changed);
+}
+
+/* Waits for the next. NULL: the lane is closed and empty. */
+static struct page_store *take_locked(struct lane *lane)
+{
+	struct page_store *store;
+
+	lock_assert_held(&lane->lock);
+	while (!lane->first && !lane->closing)
+		cond_wait(&lane->changed, &lane->lock);
+	store = lane->first;
+	if (store) {
+		lane->first = store->next;
+		if (!lane->first)
+			lane->end = &lane->first;
+	}
+	return store;
+}
+
+/* --- stores -------------------------------------------------------------------------------------
+ */
 
 static int store_one(struct page_cache *r, const struct page_store *store)
 {
@@ -38,123 +94,169 @@ static int store_one(struct page_cache *r, const struct page_store *store)
 				     store->offset);
 }
 
-/* A drop is a store without data. One that was overtaken by a store is none any more. */
-static void do_one(struct page_cache *r, struct page_store *store, bool closing)
-{
-	struct node *node = store->node;
-	int rc = -ESHUTDOWN;
-
-	if (!store->done) {
-		if (!closing && atomic_exchange(&node->pages.drop_wanted, false))
-			(void)r->kernel->drop(r->context, node);
-		free(store);
-		r->dropped(r->dropped_context, node);
-	} else {
-		if (!closing)
-			rc = store_one(r, store);
-		if (rc && rc != -ESHUTDOWN)
-			log_say(LOG_DETAILS, "storing %s: error %d", node->name, -rc);
-		store->done(store, rc);
-	}
-	tree_release(r->tree, node);
-}
-
-static void serve(void *argument)
+/* When the lane closes, what is queued ends without the kernel. */
+static void serve_stores(void *argument)
 {
 	struct lane *lane = argument;
+	struct page_cache *r = lane->page_cache;
+	struct page_store *store;
 
 	lock_acquire(&lane->lock);
-	for (;;) {
-		struct page_store *store = lane->first;
+	while ((store = take_locked(lane))) {
+		struct node *node = store->node;
+		int rc = -ESHUTDOWN;
 		bool closing = lane->closing;
 
-		if (!store && closing)
-			break;
-		if (!store) {
-			cond_wait(&lane->changed, &lane->lock);
-			continue;
-		}
-		lane->first = store->next;
-		if (!lane->first)
-			lane->end = &lane->first;
 		lock_release(&lane->lock);
-		do_one(lane->page_cache, store, closing);
+		if (!closing)
+			rc = store_one(r, store);
+		if (rc && !closing)
+			log_say(LOG_DETAILS, "storing %s: error %d", node->name, -rc);
+		store->done(store, rc);
+		tree_release(r->tree, node);
 		lock_acquire(&lane->lock);
 	}
 	lock_release(&lane->lock);
 }
 
-/* False: the lane is closed. */
-static bool queue(struct lane *lane, struct page_store *store)
-{
-	bool open;
-
-	store->next = NULL;
-	lock_acquire(&lane->lock);
-	open = !lane->closing;
-	if (open) {
-		node_hold(store->node);
-		*lane->end = store;
-		lane->end = &store->next;
-		cond_wake_one(&lane->changed);
-	}
-	lock_release(&lane->lock);
-	return open;
-}
-
-void page_cache_keep(struct node *node)
-{
-	atomic_store(&node->pages.drop_wanted, false);
-}
-
 int page_cache_store_now(struct page_cache *r, struct page_store *store)
 {
-	page_cache_keep(store->node);
+	page_cache_keep(r, store->node);
 	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 }
 
 void page_cache_store(struct page_cache *r, struct page_store *store)
 {
-	page_cache_keep(store->node);
-	if (!queue(&r->stores, store))
+	struct lane *lane = &r->stores;
+	bool open;
+
+	page_cache_keep(r, store->node);
+	lock_acquire(&lane->lock);
+	open = !lane->closing;
+	if (open) {
+		node_hold(store->node);
+		append_locked(lane, store);
+	}
+	lock_release(&lane->lock);
+	if (!open)
 		store->done(store, -ESHUTDOWN);
+}
+
+/* --- drops: a drop is a store without data ------------------------------------------------------
+ */
+
+/* True: it is over, and `drop` is free. */
+static bool end_drop_locked(struct page_cache *r, struct page_store *drop)
+{
+	struct node *node = drop->node;
+
+	lock_assert_held(&r->drops.lock);
+	if (node->pages.drop == DROP_AGAIN && !r->drops.closing) {
+		node->pages.drop = DROP_QUEUED;
+		append_locked(&r->drops, drop);
+		return false;
+	}
+	node->pages.drop = DROP_NONE;
+	return true;
+}
+
+static void serve_drops(void *argument)
+{
+	struct lane *lane = argument;
+	struct page_cache *r = lane->page_cache;
+	struct page_store *drop;
+
+	lock_acquire(&lane->lock);
+	while ((drop = take_locked(lane))) {
+		struct node *node = drop->node;
+		bool wanted = node->pages.drop == DROP_QUEUED && !lane->closing, over;
+
+		node->pages.drop = DROP_RUNNING;
+		lock_release(&lane->lock);
+		if (wanted)
+			(void)r->kernel->drop(r->context, node);
+		lock_acquire(&lane->lock);
+		over = end_drop_locked(r, drop);
+		lock_release(&lane->lock);
+		if (over) {
+			free(drop);
+			r->dropped(r->dropped_context, node);
+			tree_release(r->tree, node);
+		}
+		lock_acquire(&lane->lock);
+	}
+	lock_release(&lane->lock);
+}
+
+void page_cache_keep(struct page_cache *r, struct node *node)
+{
+	lock_acquire(&r->drops.lock);
+	if (node->pages.drop == DROP_QUEUED)
+		node->pages.drop = DROP_KEPT;
+	else if (node->pages.drop == DROP_AGAIN)
+		node->pages.drop = DROP_RUNNING;
+	lock_release(&r->drops.lock);
+}
+
+static int begin_drop_locked(struct page_cache *r, struct node *node)
+{
+	struct page_store *drop;
+
+	lock_assert_held(&r->drops.lock);
+	if (r->drops.closing)
+		return -ESHUTDOWN;
+	drop = calloc(1, sizeof(*drop));
+	if (!drop)
+		return -ENOMEM;
+	drop->node = node;
+	node_hold(node);
+	node->pages.drop = DROP_QUEUED;
+	append_locked(&r->drops, drop);
+	return 1;
 }
 
 int page_cache_drop(struct page_cache *r, struct node *node)
 {
-	struct page_store *drop;
+	int rc = 0;
 
-	if (atomic_exchange(&node->pages.drop_wanted, true))
-		return 0;
-	drop = calloc(1, sizeof(*drop));
-	if (!drop) {
-		atomic_store(&node->pages.drop_wanted, false);
-		return -ENOMEM;
-	}
-	drop->node = node;
-	if (queue(&r->drops, drop))
-		return 1;
-	free(drop);
-	atomic_store(&node->pages.drop_wanted, false);
-	return -ESHUTDOWN;
+	lock_acquire(&r->drops.lock);
+	if (node->pages.drop == DROP_NONE)
+		rc = begin_drop_locked(r, node);
+	else if (node->pages.drop == DROP_KEPT)
+		node->pages.drop = DROP_QUEUED;
+	else if (node->pages.drop == DROP_RUNNING)
+		node->pages.drop = DROP_AGAIN;
+	lock_release(&r->drops.lock);
+	return rc;
 }
 
-static int lane_open(struct lane *lane, struct page_cache *r, const char *name)
+/* --- begin and end ------------------------------------------------------------------------------
+ */
+
+static int lane_open(struct lane *lane, struct page_cache *r, const char *name,
+		     void (*serve)(void *lane), unsigned threads)
 {
+	int rc = 0;
+
 	lane->page_cache = r;
 	lane->end = &lane->first;
 	lock_init(&lane->lock, LOCK_PAGE_CACHE);
 	cond_init(&lane->changed);
-	return thread_start(&lane->thread, name, serve, lane);
+	while (!rc && lane->thread_count < threads) {
+		rc = thread_start(&lane->threads[lane->thread_count], name, serve, lane);
+		lane->thread_count += !rc;
+	}
+	return lane->thread_count ? 0 : rc;
 }
 
 static void lane_stop(struct lane *lane)
 {
 	lock_acquire(&lane->lock);
 	lane->closing = true;
-	cond_wake_one(&lane->changed);
+	cond_wake_all(&lane->changed);
 	lock_release(&lane->lock);
-	thread_join(&lane->thread);
+	while (lane->thread_count)
+		thread_join(&lane->threads[--lane->thread_count]);
 }
 
 static void lane_close(struct lane *lane)
@@ -177,9 +279,9 @@ int page_cache_open(struct page_cache **out, struct tree *tree,
 	r->context = context;
 	r->dropped = dropped;
 	r->dropped_context = dropped_context;
-	rc = lane_open(&r->stores, r, "shade-stores");
+	rc = lane_open(&r->stores, r, "shade-stores", serve_stores, 1);
 	if (!rc) {
-		rc = lane_open(&r->drops, r, "shade-drops");
+		rc = lane_open(&r->drops, r, "shade-drops", serve_drops, DROP_THREADS);
 		if (rc) {
 			lane_stop(&r->stores);
 			lane_close(&r->stores);

@@ -52,9 +52,9 @@ void page_cache_store(struct page_cache *page_cache, struct page_store *store);
  * called. 0, or a negative errno: -ENOENT if the kernel does not know the node. */
 int page_cache_store_now(struct page_cache *page_cache, struct page_store *store);
 /* The kernel has got the bytes in another way: takes back a drop, like a store. */
-void page_cache_keep(struct node *node);
-/* 1: queued; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then the node keeps its pages until
- * the kernel reclaims them. */
+void page_cache_keep(struct page_cache *page_cache, struct node *node);
+/* 1: queued, and `dropped` will be called; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then
+ * the node keeps its pages until the kernel reclaims them. */
 int page_cache_drop(struct page_cache *page_cache, struct node *node);
 
 #endif

@@ -9,6 +9,7 @@
 #include "cache/internal.h"
 
 #define PASSING_OLD_MS 5000
+#define TRIM_AT_A_TIME 64
 
 /* --- drops --------------------------------------------------------------------------------------
  */
@@ -46,11 +47,27 @@ void drop_victims_locked(struct cache *cache, const struct sched_verdict *verdic
 	for (uint32_t i = 0; i < verdict->victim_count; i++) {
 		struct node *node = cache_node_locked(cache, verdict->victims[i]);
 
+		if (!node)
+			continue;
+		if (node->cache.fetch)
+			fetch_recount_locked(node->cache.fetch);
 		/* Whoever has it open has hardly read it yet. */
-		if (node && node->cache.opens)
+		if (node->cache.opens)
 			passing_add_locked(cache, node, now_ms);
-		else if (node)
+		else
 			drop_locked(cache, node, now_ms);
+	}
+}
+
+void drop_excess_locked(struct cache *cache, uint64_t now_ms)
+{
+	uint32_t victims[TRIM_AT_A_TIME], count;
+
+	lock_assert_held(&cache->lock);
+	while ((count = sched_trim(cache->sched, victims, TRIM_AT_A_TIME)) > 0) {
+		struct sched_verdict verdict = { .victim_count = count, .victims = victims };
+
+		drop_victims_locked(cache, &verdict, now_ms);
 	}
 }
 
@@ -90,13 +107,13 @@ static void drop_oldest_locked(struct cache *cache, uint64_t now_ms)
 	tree_release(cache->tree, node);
 }
 
-void passing_make_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
+void passing_make_room_locked(struct cache *cache, struct need need, uint64_t now_ms)
 {
 	const struct budget *budget = &cache->budget;
 
 	lock_assert_held(&cache->lock);
-	while (cache->passing.count &&
-	       budget->buffer_bytes + budget->passing_bytes + bytes > budget->limit_bytes)
+	while (cache->passing.count && budget_used(budget) - budget->leaving_bytes + need.bytes >
+					       budget_limit(budget, need))
 		drop_oldest_locked(cache, now_ms);
 }
 

@@ -21,6 +21,7 @@ struct range {
 	struct node *node;     /* held */
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
 	bool late;	       /* cache lock: the store was asked to give it up */
+	bool spare;	       /* its buffer is in the spare third of the budget */
 	uint64_t deadline_ms;
 	struct store_read read;
 	struct store_attr expected;
@@ -55,6 +56,7 @@ static void leave_locked(struct range *range, int rc)
 	cache->ranges.running--;
 	cache->ranges.bytes -= range->read.size;
 	budget_free_buffer(&cache->budget, range->read.size);
+	cache->budget.spare_used &= !range->spare;
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += range->read.got;
 	cache->stats.fetch_errors += rc != 0;
@@ -70,6 +72,8 @@ static struct waiter *take_waiter_locked(struct range *range)
 
 	lock_assert_held(&range->cache->lock);
 	range->waiter = NULL;
+	if (waiter)
+		waiter->next = NULL;
 	return waiter;
 }
 
@@ -128,42 +132,55 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 	return range;
 }
 
-/* How many reads of a file the store has; `*late`: whether it was asked to give one up. */
-static unsigned running_locked(const struct cache *cache, const struct node *node, bool *late)
+/* What the store has of one file. */
+struct share {
+	unsigned count;
+	uint64_t bytes;
+	bool late; /* it was asked to give one up */
+};
+
+static struct share share_of_locked(const struct cache *cache, const struct node *node)
 {
-	unsigned count = 0;
+	struct share share = { 0 };
 
 	lock_assert_held(&cache->lock);
-	*late = false;
-	for (const struct range *range = cache->ranges.started; range; range = range->next) {
-		count += range->node == node;
-		*late |= range->node == node && range->late;
-	}
-	return count;
+	for (const struct range *range = cache->ranges.started; range; range = range->next)
+		if (range->node == node) {
+			share.count++;
+			share.bytes += range->read.size;
+			share.late |= range->late;
+		}
+	return share;
 }
 
-/* Room that whole files do not need at this moment; what passes through makes way. */
-static bool has_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
-{
-	lock_assert_held(&cache->lock);
-	if (!budget_fits(&cache->budget, bytes))
-		passing_make_room_locked(cache, bytes, now_ms);
-	return budget_fits(&cache->budget, bytes);
-}
-
-/* One range is always possible, as long as the store can take a read. */
-static bool may_start_locked(struct cache *cache, const struct range *range, uint64_t now_ms)
+/* A file may always have one, if there is room at all. Beyond that half of the buffers and half of
+ * the store are left to whole files, and of the rest one file may have half. */
+static bool is_within_share_locked(struct cache *cache, const struct range *range)
 {
 	const struct budget *budget = &cache->budget;
-	bool late;
+	uint64_t size = range->read.size;
+	struct share share = share_of_locked(cache, range->node);
 
 	lock_assert_held(&cache->lock);
-	if (!cache->ranges.running)
-		return budget->running < budget->depth;
-	return cache->ranges.running < budget->depth / 2 &&
-	       cache->ranges.bytes + range->read.size <= budget->limit_bytes / 2 &&
-	       running_locked(cache, range->node, &late) < OF_ONE_FILE &&
-	       has_room_locked(cache, range->read.size, now_ms);
+	return !share.count || (share.count < OF_ONE_FILE && share.count < budget->depth / 4 &&
+				share.bytes + size <= budget->limit_bytes / 4 &&
+				cache->ranges.running < budget->depth / 2 &&
+				cache->ranges.bytes + size <= budget->limit_bytes / 2);
+}
+
+static bool may_start_locked(struct cache *cache, struct range *range, uint64_t now_ms)
+{
+	struct need need = { .bytes = range->read.size };
+
+	lock_assert_held(&cache->lock);
+	if (!is_within_share_locked(cache, range))
+		return false;
+	if (start_has_room_locked(cache, need, now_ms))
+		return true;
+	range->spare = start_has_spare_locked(cache, need, now_ms);
+	/* A READ may be larger than all that a tiny `inflight` allows. */
+	return range->spare ||
+	       (!budget_used(&cache->budget) && cache->budget.running < cache->budget.depth);
 }
 
 static void start_locked(struct range *range, uint64_t now_ms)
@@ -177,6 +194,7 @@ static void start_locked(struct range *range, uint64_t now_ms)
 	cache->ranges.running++;
 	cache->ranges.bytes += range->read.size;
 	budget_start(&cache->budget, range->read.size, now_ms);
+	cache->budget.spare_used |= range->spare;
 }
 
 struct range *range_pick_locked(struct cache *cache, uint64_t now_ms)
@@ -212,13 +230,11 @@ void range_submit_all(struct range *ranges)
 static int enter_locked(struct range *range)
 {
 	struct cache *cache = range->cache;
-	bool late;
 
-	lock_assert_held(&range->cache->lock);
+	lock_assert_held(&cache->lock);
 	if (cache->stopping)
 		return -ESHUTDOWN;
-	(void)running_locked(cache, range->node, &late);
-	if (late)
+	if (share_of_locked(cache, range->node).late)
 		return -ETIMEDOUT;
 	link_locked(&cache->ranges.waiting, range);
 	return 0;
@@ -245,15 +261,13 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter, u
 		discard(range);
 }
 
+/* Its reader may have been interrupted, and then nobody waits. */
 static struct waiter *give_up_locked(struct range *range, struct waiter *waiters)
 {
-	struct waiter *waiter = take_waiter_locked(range);
-
 	lock_assert_held(&range->cache->lock);
-	waiter->next = waiters;
 	range->late = true;
 	store_cancel(range->cache->store, &range->read);
-	return waiter;
+	return waiter_join(take_waiter_locked(range), waiters);
 }
 
 /* What waits for its turn is late only while nothing moves. */
@@ -264,14 +278,13 @@ struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
 
 	lock_assert_held(&cache->lock);
 	for (struct range *range = cache->ranges.started; range; range = range->next)
-		if (range->deadline_ms <= now_ms && range->waiter)
+		if (range->deadline_ms <= now_ms && !range->late)
 			waiters = give_up_locked(range, waiters);
 	for (struct range *next, *range = cache->ranges.waiting; range && stuck; range = next) {
 		next = range->next;
 		if (range->deadline_ms > now_ms)
 			continue;
-		range->waiter->next = waiters;
-		waiters = take_waiter_locked(range);
+		waiters = waiter_join(take_waiter_locked(range), waiters);
 		unlink_locked(range);
 		discard(range);
 	}

@@ -5,6 +5,17 @@
 #include "base/threads.h"
 #include "cache/internal.h"
 
+/* What is only set aside needs no memory yet. */
+uint64_t report_memory_locked(const struct cache *cache)
+{
+	struct sched_stats stats;
+
+	lock_assert_held(&cache->lock);
+	sched_get_stats(cache->sched, &stats);
+	return stats.resident_bytes + budget_used(&cache->budget) +
+	       fetch_storing_bytes_locked(cache);
+}
+
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 {
 	lock_acquire(&cache->lock);
@@ -14,9 +25,7 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 	stats->policy = sched_policy(cache->sched);
 	stats->capacity_bytes = cache->options.capacity_bytes;
 	stats->inflight_bytes = budget_used(&cache->budget);
-	/* What is only set aside needs no memory yet. */
-	stats->memory_bytes = stats->sched.resident_bytes + stats->inflight_bytes +
-			      fetch_storing_bytes_locked(cache);
+	stats->memory_bytes = report_memory_locked(cache);
 	lock_release(&cache->lock);
 }
 

@@ -1,36 +1,44 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Which fetches start next. What readers wait for goes before what is fetched ahead of a known
- * order, and that before what was asked for by hand. Buffers are bounded by the budget, reads at a
- * time by its depth; what nobody waits for yet may take half of the buffers.
+ * order, and that before what was asked for by hand. Memory is bounded by the budget, reads at a
+ * time by its depth; what nobody waits for yet leaves room for the largest file that somebody might
+ * want.
  */
 #include <assert.h>
 
 #include "base/threads.h"
 #include "cache/internal.h"
 
-static bool has_room_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
+bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_ms)
 {
 	lock_assert_held(&cache->lock);
-	if (budget_fits(&cache->budget, bytes))
+	if (budget_fits(&cache->budget, need))
 		return true;
-	passing_make_room_locked(cache, bytes, now_ms);
-	return budget_fits(&cache->budget, bytes) || budget_may_exceed(&cache->budget, now_ms);
+	passing_make_room_locked(cache, need, now_ms);
+	return budget_fits(&cache->budget, need);
+}
+
+bool start_has_spare_locked(const struct cache *cache, struct need need, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	return budget_fits_spare(&cache->budget, need, now_ms) &&
+	       (need.is_big ||
+		report_memory_locked(cache) + need.bytes <= cache->options.capacity_bytes);
 }
 
 /* What somebody waits for. */
 static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
 {
 	struct fetch *fetch = cache->fetches;
-	uint64_t bytes;
 
 	lock_assert_held(&cache->lock);
 	while (fetch && fetch->state != FETCH_WAITING)
 		fetch = fetch->next;
-	if (!fetch)
-		return NULL;
-	bytes = fetch->purpose == FETCH_CHECK ? 0 : cache_memory_of(cache, fetch->node);
-	return has_room_locked(cache, bytes, now_ms) ? fetch : NULL;
+	if (!fetch || start_has_room_locked(cache, fetch_need_locked(fetch), now_ms))
+		return fetch;
+	fetch->spare = start_has_spare_locked(cache, fetch_need_locked(fetch), now_ms);
+	return fetch->spare ? fetch : NULL;
 }
 
 struct fetch *start_ahead_locked(struct cache *cache, uint32_t slot, enum fetch_purpose purpose,
@@ -55,7 +63,7 @@ static struct fetch *next_ahead_locked(struct cache *cache, uint64_t now_ms)
 	uint32_t slot;
 
 	lock_assert_held(&cache->lock);
-	if (!budget_fits(&cache->budget, cache->range_bytes))
+	if (!budget_fits_ahead(&cache->budget))
 		return NULL;
 	while (sched_prefetch(cache->sched, cache->options.prefetch_bytes, &slot, &size,
 			      &verdict) == 1) {

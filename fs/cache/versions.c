@@ -100,7 +100,7 @@ static void forget_version_locked(struct cache *cache, struct node *old)
 		drop_locked(cache, old, clock_now_ms());
 	}
 	if (old->cache.fetch)
-		fetch_unreserve_locked(old->cache.fetch);
+		fetch_unreserve_locked(old->cache.fetch); /* and its pages are counted */
 }
 
 static void file_replaced(void *context, struct node *old, struct node *fresh)
@@ -157,6 +157,8 @@ static void forgotten(void *context, struct node *node)
 	if (node->cache.slot != SLOT_NONE && node->attr.size &&
 	    !sched_evict(cache->sched, node->cache.slot))
 		cache->stats.reclaimed++;
+	if (node->cache.fetch)
+		fetch_recount_locked(node->cache.fetch);
 	lock_release(&cache->lock);
 }
 

@@ -43,10 +43,19 @@ struct node_cache {
 	bool is_passing : 1; /* the kernel has pages of it that the policy has not admitted */
 };
 
+/* page_cache.c has the table of transitions. */
+enum drop_state {
+	DROP_NONE,
+	DROP_QUEUED,
+	DROP_KEPT,
+	DROP_RUNNING,
+	DROP_AGAIN
+} __attribute__((packed));
+
 /* What the page cache has still to be told: cache/ sets it, whoever notifies the kernel clears it.
  */
 struct node_pages {
-	_Atomic bool drop_wanted;   /* pages are to be dropped */
+	enum drop_state drop;	    /* lock of the page cache's drops */
 	_Atomic bool entry_changed; /* a directory's permissions changed: the name is, too */
 };
 
