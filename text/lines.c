@@ -3,12 +3,14 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fail.h"
+#include "number.h"
 
 void lines_open(struct lines *lines, const char *path)
 {
@@ -108,19 +110,18 @@ char lines_take_letter(struct lines *lines, const char *what)
 
 uint64_t lines_take_number(struct lines *lines, const char *what, uint64_t most)
 {
-	unsigned long long value;
-	char *end;
+	uint64_t value = 0;
+	int rc;
 
 	need_word(lines, what);
-	errno = 0;
-	value = strtoull(lines->at, &end, 10);
-	if (!isdigit((unsigned char)*lines->at) || end != lines->at + word_length(lines))
+	rc = number_whole(lines->at, word_length(lines), &value);
+	if (rc == -EINVAL)
 		lines_fail(lines, "%s is a whole number, not '%.*s'", what, shown_length(lines),
 			   lines->at);
-	if (errno || value > most)
-		lines_fail(lines, "%s is at most %llu, not %.*s", what, (unsigned long long)most,
+	if (rc || value > most)
+		lines_fail(lines, "%s is at most %" PRIu64 ", not %.*s", what, most,
 			   shown_length(lines), lines->at);
-	lines->at = end;
+	lines->at += word_length(lines);
 	return value;
 }
 

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The kernel's list of mounts, /proc/self/mountinfo; proc(5) has the format. Nothing here prints or
+ * exits. */
+#ifndef SHADE_MOUNTINFO_H
+#define SHADE_MOUNTINFO_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* One mount after the other. The strings hold until the next call. */
+struct mountinfo {
+	FILE *file;
+	size_t line_room, copy_room;
+	char *line;   /* as the kernel wrote it, without the newline */
+	char *copy;   /* taken apart: the fields below point into it */
+	uint64_t id;  /* what statx() calls stx_mnt_id */
+	char *device; /* "0:25" */
+	char *point;  /* where it is mounted, without escapes */
+	char *type;   /* "fuse.shadefs", "overlay" */
+	char *source; /* without escapes */
+	char *options;
+};
+
+/* 0 or a negative errno. */
+int mountinfo_open(struct mountinfo *info);
+/* 1: there is a mount; 0: there are no more; or a negative errno. Lines of another format are
+ * skipped. */
+int mountinfo_next(struct mountinfo *info);
+/* A struct of zeros is closed already. */
+void mountinfo_close(struct mountinfo *info);
+
+/* Finds the uppermost mount at `point`. 1, and then the caller closes `info`; 0: nothing is mounted
+ * there; or a negative errno. */
+int mountinfo_find(struct mountinfo *info, const char *point);
+
+#endif
