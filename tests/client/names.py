@@ -38,7 +38,7 @@ def complete(*words):
     """What bash would offer for the last word."""
     script = ('. "$1"; shift; COMP_WORDS=(shadectl "$@"); COMP_CWORD=$#; _shadectl; '
               'printf "%s\\n" "${COMPREPLY[@]}"')
-    path = os.path.join(ROOT, "client/completion/shadectl.bash")
+    path = os.path.join(ROOT, "client/ctl/completion/shadectl.bash")
     done = subprocess.run(["bash", "-c", script, "bash", path, *words], capture_output=True,
                           text=True)
     check(done.returncode == 0 and not done.stderr, f"bash: {done.stderr}")
@@ -69,7 +69,7 @@ if shutil.which("groff"):
                            os.path.join(ROOT, "docs/man/shadectl.1")], capture_output=True)
     check(not done.returncode and not done.stderr, f"groff: {done.stderr.decode()}")
 
-bash = text_of("client/completion/shadectl.bash")
+bash = text_of("client/ctl/completion/shadectl.bash")
 same(complete(""), VERBS | {"--help", "--version"}, "verbs offered by bash")
 same(complete("un"), {"unpin"}, "un in bash")
 same(set().union(*(complete(verb, "/", "--") for verb in VERBS)) | {"--version"}, options,
@@ -86,12 +86,12 @@ with tempfile.TemporaryDirectory() as top:
     same(complete("warm", f"{top}/below", "inn"), {"inner"}, "paths of the mount in bash")
     same(complete("score", "/", "-f", f"{top}/be"), {f"{top}/below"}, "files in bash")
 
-zsh = text_of("client/completion/_shadectl")
+zsh = text_of("client/ctl/completion/_shadectl")
 same(set(re.findall(r"^\t\t'([a-z]+):", zsh, re.M)), VERBS, "verbs of zsh")
 same(options_in(zsh), options, "options of zsh")
 same(set(re.search(r"2:policy:\(([^)]*)\)", zsh)[1].split()), offered, "policies of zsh")
 if shutil.which("zsh"):
-    done = subprocess.run(["zsh", "-n", os.path.join(ROOT, "client/completion/_shadectl")],
+    done = subprocess.run(["zsh", "-n", os.path.join(ROOT, "client/ctl/completion/_shadectl")],
                           capture_output=True)
     check(not done.returncode, f"zsh: {done.stderr.decode()}")
 

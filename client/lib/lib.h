@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What the files of libshade share. */
-#ifndef SHADE_CLIENT_LIB_H
-#define SHADE_CLIENT_LIB_H
+#ifndef SHADE_LIB_H
+#define SHADE_LIB_H
 
 #include <pthread.h>
 #include <stdbool.h>

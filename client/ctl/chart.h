@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Bars and charts of characters. Without UTF-8 they are made of ASCII. */
-#ifndef SHADE_CLIENT_CHART_H
-#define SHADE_CLIENT_CHART_H
+#ifndef SHADE_CTL_CHART_H
+#define SHADE_CTL_CHART_H
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* How many samples there are of each score, and how many of them are resident. */
-#ifndef SHADE_CLIENT_HISTOGRAM_H
-#define SHADE_CLIENT_HISTOGRAM_H
+#ifndef SHADE_CTL_HISTOGRAM_H
+#define SHADE_CTL_HISTOGRAM_H
 
 #include <stdbool.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Who keeps a mount from being unmounted. */
-#ifndef SHADE_CLIENT_BUSY_H
-#define SHADE_CLIENT_BUSY_H
+#ifndef SHADE_CTL_BUSY_H
+#define SHADE_CTL_BUSY_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* A list that a user gave with -f, line by line, and commands made from it, many a write. */
-#ifndef SHADE_CLIENT_LIST_H
-#define SHADE_CLIENT_LIST_H
+#ifndef SHADE_CTL_LIST_H
+#define SHADE_CTL_LIST_H
 
 #include <stdbool.h>
 #include <stddef.h>

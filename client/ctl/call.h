@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* One call of shadectl: what main.c found on the command line, handed to a verb. */
-#ifndef SHADE_CLIENT_CALL_H
-#define SHADE_CLIENT_CALL_H
+#ifndef SHADE_CTL_CALL_H
+#define SHADE_CTL_CALL_H
 
 #include <stdbool.h>
 

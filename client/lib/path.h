@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Paths: from what a user wrote to what the mount understands, and the escapes in its files. */
-#ifndef SHADE_CLIENT_PATH_H
-#define SHADE_CLIENT_PATH_H
+#ifndef SHADE_LIB_PATH_H
+#define SHADE_LIB_PATH_H
 
 #include <limits.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The kernel's list of mounts, /proc/self/mountinfo. */
-#ifndef SHADE_CLIENT_MOUNTINFO_H
-#define SHADE_CLIENT_MOUNTINFO_H
+#ifndef SHADE_CTL_MOUNTINFO_H
+#define SHADE_CTL_MOUNTINFO_H
 
 #include <stdbool.h>
 #include <stdio.h>

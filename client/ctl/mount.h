@@ -3,8 +3,8 @@
  * A mounted shadefs as its clients see it: files below MNT/.shade. Nothing here prints or
  * exits, and errors are negative errno, so that a library can grow from it.
  */
-#ifndef SHADE_CLIENT_MOUNT_H
-#define SHADE_CLIENT_MOUNT_H
+#ifndef SHADE_CTL_MOUNT_H
+#define SHADE_CTL_MOUNT_H
 
 #include <stdbool.h>
 #include <stddef.h>

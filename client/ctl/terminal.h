@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The terminal as a full screen, which it leaves as it was found however the program ends. */
-#ifndef SHADE_CLIENT_TERMINAL_H
-#define SHADE_CLIENT_TERMINAL_H
+#ifndef SHADE_CTL_TERMINAL_H
+#define SHADE_CTL_TERMINAL_H
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What `shadectl top` shows, and how: top.c fills it in, frame.c draws it. */
-#ifndef SHADE_CLIENT_FRAME_H
-#define SHADE_CLIENT_FRAME_H
+#ifndef SHADE_CTL_FRAME_H
+#define SHADE_CTL_FRAME_H
 
 #include <stdbool.h>
 #include <stdio.h>

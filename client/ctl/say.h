@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What shadectl tells people: sentences on standard error, and figures as text. */
-#ifndef SHADE_CLIENT_SAY_H
-#define SHADE_CLIENT_SAY_H
+#ifndef SHADE_CTL_SAY_H
+#define SHADE_CTL_SAY_H
 
 #include <stdbool.h>
 #include <stddef.h>
