@@ -4,11 +4,12 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 static bool is_plain(unsigned char byte, unsigned form)
 {
+	if (form & ESCAPE_ALL)
+		return false;
 	if (byte == ' ')
 		return !(form & ESCAPE_SPACE);
 	if (byte >= 0x80)
@@ -93,4 +94,11 @@ ssize_t unescape_text(char *to, size_t room, const char *text, size_t size, unsi
 	}
 	to[used] = '\0';
 	return (ssize_t)used;
+}
+
+bool unescape_in_place(char *text, unsigned form)
+{
+	size_t length = strlen(text);
+
+	return unescape_text(text, length + 1, text, length, form) >= 0;
 }

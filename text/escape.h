@@ -6,6 +6,7 @@
 #ifndef SHADE_ESCAPE_H
 #define SHADE_ESCAPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/types.h>
@@ -14,6 +15,7 @@
 #define escape_text shade_escape_text
 #define escape_print shade_escape_print
 #define unescape_text shade_unescape_text
+#define unescape_in_place shade_unescape_in_place
 
 #define ESCAPE_MAX 4 /* bytes that one byte becomes, at most */
 
@@ -22,6 +24,7 @@ enum escape_form {
 	ESCAPE_SPACE = 1, /* spaces are escaped, so that a name is one word */
 	ESCAPE_HIGH = 2,  /* bytes of 128 and more are escaped, so that the text is ASCII */
 	ESCAPE_OCTAL = 4, /* the backslash is written as \134; \\ is an error to the reader */
+	ESCAPE_ALL = 8,	  /* every byte is escaped, so that a name is not taken for a number */
 };
 
 /*
@@ -40,5 +43,8 @@ void escape_print(FILE *out, const char *text, unsigned form);
  * not fit. After an error `to` has an unspecified beginning of them.
  */
 ssize_t unescape_text(char *to, size_t room, const char *text, size_t size, unsigned form);
+
+/* The same in place. False: a backslash begins no escape, or one of a byte that no path has. */
+bool unescape_in_place(char *text, unsigned form);
 
 #endif

@@ -25,13 +25,6 @@ void mountinfo_close(struct mountinfo *info)
 	*info = (struct mountinfo){ 0 };
 }
 
-static bool unescape(char *field)
-{
-	size_t length = strlen(field);
-
-	return unescape_text(field, length + 1, field, length, ESCAPE_OCTAL) >= 0;
-}
-
 /* `ID PARENT DEVICE ROOT POINT options optional... - TYPE SOURCE OPTIONS` */
 static bool take_apart(struct mountinfo *info)
 {
@@ -51,8 +44,9 @@ static bool take_apart(struct mountinfo *info)
 	info->source = strsep(&after, " ");
 	info->options = strsep(&after, " ");
 	return info->point && info->options &&
-	       !number_whole(before[0], strlen(before[0]), &info->id) && unescape(info->point) &&
-	       unescape(info->source);
+	       !number_whole(before[0], strlen(before[0]), &info->id) &&
+	       unescape_in_place(info->point, ESCAPE_OCTAL) &&
+	       unescape_in_place(info->source, ESCAPE_OCTAL);
 }
 
 int mountinfo_next(struct mountinfo *info)

@@ -5,14 +5,15 @@
  */
 #include <ctype.h>
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "call.h"
+#include "fail.h"
 #include "list.h"
+#include "number.h"
 #include "path.h"
 #include "say.h"
 
@@ -21,10 +22,9 @@
 /* A score is any finite number here; which of them make sense is the mount's matter. */
 static bool is_score(const char *text)
 {
-	char *end;
-	double value = strtod(text, &end);
+	double value;
 
-	return end != text && !*end && isfinite(value) && !strpbrk(text, "xXpP \t");
+	return !number_real(text, strlen(text), &value);
 }
 
 /*
@@ -34,6 +34,7 @@ static bool is_score(const char *text)
 static int sample_word(const struct mount *mount, const char *sample, char *word)
 {
 	char found[PATH_MAX];
+	size_t first;
 	int rc;
 
 	if (call_is_number(sample)) {
@@ -45,15 +46,15 @@ static int sample_word(const struct mount *mount, const char *sample, char *word
 	rc = path_resolve(mount_path(mount), sample, found);
 	if (rc)
 		return rc;
-	if (call_is_number(found))
-		word += sprintf(word, "\\%03o", *found);
-	path_escape(found + call_is_number(found), word);
+	first = call_is_number(found);
+	word = escape_text(word, found, first, ESCAPE_ALL);
+	escape_text(word, found + first, strlen(found) - first, PATH_WORD);
 	return 0;
 }
 
 static int add_score(struct batch *batch, const char *sample, const char *value)
 {
-	char argument[PATH_ESCAPED_MAX + 64];
+	char argument[PATH_WORD_MAX + 64];
 	int rc;
 
 	if (!is_score(value) || strlen(value) > 60)
@@ -87,7 +88,7 @@ static int add_score_line(struct batch *batch, struct list *list, char *line)
 		return list_say(list, "a score is a number, not '%s'", value);
 	for (char *end = value; end > line && isspace((unsigned char)end[-1]);)
 		*--end = '\0';
-	if (!call_is_number(line) && !path_unescape(line))
+	if (!call_is_number(line) && !unescape_in_place(line, ESCAPE_LINE))
 		return list_say(list, "a \\ must be \\\\ or begin three octal digits");
 	return add_score(batch, line, value);
 }

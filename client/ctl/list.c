@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fail.h"
 #include "path.h"
 #include "say.h"
 
@@ -107,14 +108,14 @@ int batch_add(struct batch *batch, const char *what, const char *verb, const cha
 static int add_path(struct batch *batch, const char *verb, const char *given)
 {
 	char found[PATH_MAX];
-	char escaped[PATH_ESCAPED_MAX];
+	char escaped[PATH_WORD_MAX + 1];
 	int rc = path_resolve(mount_path(batch->mount), given, found);
 
 	if (rc == -EXDEV)
 		return say(EXIT_USAGE, "'%s' is not below %s", given, mount_path(batch->mount));
 	if (rc)
 		return say(EXIT_USAGE, "'%s': %s", given, strerror(-rc));
-	path_escape(found, escaped);
+	escape_text(escaped, found, strlen(found), PATH_WORD);
 	return batch_add(batch, given, verb, escaped);
 }
 
@@ -127,7 +128,7 @@ static int add_lists_paths(struct batch *batch, struct list *list, const char *v
 	while (!code && (got = list_next(list, &line))) {
 		if (got < 0)
 			return EXIT_FAILED;
-		if (list->delimiter && !path_unescape(line))
+		if (list->delimiter && !unescape_in_place(line, ESCAPE_LINE))
 			return list_say(list, "a \\ must be \\\\ or begin three octal digits; "
 					      "-0 takes names as they are");
 		code = add_path(batch, verb, line);

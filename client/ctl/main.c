@@ -4,14 +4,15 @@
  * has the verbs and options as tables; help and checks are made from them.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <locale.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "call.h"
+#include "fail.h"
+#include "number.h"
+#include "option.h"
 #include "say.h"
 
 #ifndef SHADE_VERSION
@@ -114,12 +115,10 @@ static const struct verb *find_verb(const char *name)
 
 static double parse_seconds(const char *option, const char *text)
 {
-	char *end;
-	double seconds = strtod(text, &end);
+	double seconds;
 
-	if (end == text || *end || !(seconds >= 0.01 && seconds <= 1e7))
-		exit(say(EXIT_USAGE, "--%s takes seconds from 0.01 to 10000000, not '%s'", option,
-			 text));
+	if (number_real(text, strlen(text), &seconds) || !(seconds >= 0.01 && seconds <= 1e7))
+		fail("--%s takes seconds from 0.01 to 10000000, not '%s'", option, text);
 	return seconds;
 }
 
@@ -150,44 +149,17 @@ static void set_option(struct options *options, int letter)
 	}
 }
 
-static const char *option_name(int letter)
-{
-	const struct option *option = option_table;
-
-	while (option->name && option->val != letter)
-		option++;
-	return option->name;
-}
-
-/* Ends the program for an option that this verb does not have. ARGV[0] is the verb. */
-static void refuse_option(char **argv, int found)
-{
-	const char *name = option_name(found == ':' || found == '?' ? optopt : found);
-
-	if (found == ':')
-		exit(say(EXIT_USAGE, "--%s needs a value", name));
-	if (found != '?')
-		exit(say(EXIT_USAGE, "%s takes no option --%s; shadectl --help lists them", argv[0],
-			 name));
-	if (optopt && !name)
-		exit(say(EXIT_USAGE, "%s takes no option '-%c'; shadectl --help lists them",
-			 argv[0], optopt));
-	exit(say(EXIT_USAGE, "%s takes no option '%s'; shadectl --help lists them", argv[0],
-		 argv[optind - 1]));
-}
-
 static void print_version(void)
 {
 	printf("shadectl %s\n", SHADE_VERSION);
 }
 
-/* Returns false if the call is already answered by help or version. */
+/* ARGV[0] is the verb. Returns false if the call is already answered by help or version. */
 static bool parse_options(const struct verb *verb, int argc, char **argv, struct options *options)
 {
 	int letter;
 
-	opterr = 0;
-	while ((letter = getopt_long(argc, argv, ":f:0hV", option_table, NULL)) != -1) {
+	while ((letter = option_next(argc, argv, ":f:0hV", option_table)) != -1) {
 		if (letter == 'h') {
 			print_usage(verb);
 			return false;
@@ -196,8 +168,8 @@ static bool parse_options(const struct verb *verb, int argc, char **argv, struct
 			print_version();
 			return false;
 		}
-		if (letter == ':' || letter == '?' || !strchr(verb->options, letter))
-			refuse_option(argv, letter);
+		if (!strchr(verb->options, letter))
+			option_refuse(argv, option_table, letter);
 		set_option(options, letter);
 	}
 	return true;

@@ -5,7 +5,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -26,13 +25,6 @@ int say(int code, const char *format, ...)
 	fflush(stdout);
 	fprintf(stderr, "shadectl: %s\n", sentence);
 	return code;
-}
-
-void *must(void *allocated)
-{
-	if (!allocated)
-		exit(say(EXIT_FAILED, "out of memory"));
-	return allocated;
 }
 
 struct figure say_bytes(double bytes)

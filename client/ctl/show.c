@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Verbs that print: status for people, stats for programs, debug for those who repair. */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,7 +64,7 @@ static void print_source(const struct call *call, const char *config)
 		size_t length = comment ? (size_t)(comment - pair.value) : pair.value_length;
 
 		printf("  %-10s %.*s\n", "source", (int)length, pair.value);
-	} else if (mountinfo_find(&info, mount_path(call->mount))) {
+	} else if (mountinfo_find(&info, mount_path(call->mount)) > 0) {
 		printf("  %-10s %s\n", "source", info.source);
 		mountinfo_close(&info);
 	} else {
@@ -150,17 +149,19 @@ static void print_mounts(const char *place)
 {
 	char point[PATH_MAX];
 	struct mountinfo info;
+	int rc;
 
 	puts("\n--- mountinfo");
 	if (!realpath(place, point))
 		snprintf(point, sizeof(point), "%s", place);
-	if (!mountinfo_open(&info)) {
-		printf("could not be read: %s\n", strerror(errno));
-		return;
-	}
-	while (mountinfo_next(&info))
+	rc = mountinfo_open(&info);
+	while (!rc && (rc = mountinfo_next(&info)) > 0) {
+		rc = 0;
 		if (path_is_below(info.point, point))
 			puts(info.line);
+	}
+	if (rc)
+		printf("could not be read: %s\n", strerror(-rc));
 	mountinfo_close(&info);
 }
 

@@ -14,6 +14,7 @@
 
 #include "call.h"
 #include "chart.h"
+#include "fail.h"
 #include "frame.h"
 #include "say.h"
 #include "terminal.h"

@@ -17,6 +17,7 @@
 
 #include "busy.h"
 #include "call.h"
+#include "fail.h"
 #include "mountinfo.h"
 #include "path.h"
 #include "say.h"
@@ -83,9 +84,9 @@ static unsigned print_mounts_below(const char *point, const char *control)
 	struct mountinfo info;
 	unsigned count = 0;
 
-	if (!mountinfo_open(&info))
+	if (mountinfo_open(&info))
 		return 0;
-	while (mountinfo_next(&info)) {
+	while (mountinfo_next(&info) > 0) {
 		if (!path_is_below(info.point, point) || !strcmp(info.point, point) ||
 		    !strcmp(info.point, control))
 			continue;
@@ -109,7 +110,7 @@ static bool is_mounted(const char *point)
 {
 	struct mountinfo info;
 
-	if (!mountinfo_find(&info, point))
+	if (mountinfo_find(&info, point) <= 0)
 		return false;
 	mountinfo_close(&info);
 	return true;
@@ -133,7 +134,7 @@ static int check_ours(const char *place, const char *point, bool has_control)
 	struct mount *mount;
 	int code = EXIT_OK;
 
-	if (!mountinfo_find(&info, point))
+	if (mountinfo_find(&info, point) <= 0)
 		return say(EXIT_FAILED, "nothing is mounted at '%s'", place);
 	if (!is_ours(&info, has_control)) {
 		/* By any other name, it answers as one. */

@@ -13,6 +13,7 @@
 
 #include "call.h"
 #include "chart.h"
+#include "fail.h"
 #include "list.h"
 #include "say.h"
 #include "terminal.h"

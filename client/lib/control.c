@@ -284,7 +284,7 @@ int shade_command(struct shade *shade, const char *lines, size_t length, char *a
 /* `VERB PATH`. */
 static int tell_path(struct shade *shade, const char *verb, const char *path)
 {
-	char line[PATH_ESCAPED_MAX + 16];
+	char line[PATH_WORD_MAX + 16];
 	char found[PATH_MAX];
 	size_t length = (size_t)sprintf(line, "%s ", verb);
 	int rc = path_resolve(shade->path, path, found);
@@ -293,8 +293,7 @@ static int tell_path(struct shade *shade, const char *verb, const char *path)
 		return lib_fail(rc, "'%s' is not below %s", path, shade->path);
 	if (rc)
 		return lib_fail(rc, "'%s': %s", path, strerror(-rc));
-	path_escape(found, line + length);
-	strcat(line, "\n");
+	strcpy(escape_text(line + length, found, strlen(found), PATH_WORD), "\n");
 	return shade_command(shade, line, strlen(line), NULL, 0);
 }
 

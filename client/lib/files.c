@@ -7,8 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "escape.h"
+#include "grow.h"
 #include "lib.h"
-#include "path.h"
+
+#define READ_LEAST 4096 /* bytes that a read() has room for */
 
 int shade_open_file(struct shade *shade, const char *name)
 {
@@ -27,26 +30,20 @@ void shade_free(void *memory)
 /* All of FD, and a NUL. */
 static int read_all(int fd, size_t max, char **text, size_t *length)
 {
-	size_t size = 4096;
+	size_t room = 0;
 	size_t used = 0;
-	ssize_t got = -ENOMEM;
+	ssize_t got;
 	char *buffer = NULL;
-	char *larger;
 
-	while ((larger = realloc(buffer, size))) {
-		buffer = larger;
-		got = lib_read(fd, buffer + used, size - used - 1);
-		if (got <= 0)
-			break;
-		used += (size_t)got;
-		if (max && used > max) {
+	do {
+		got = grow(buffer, room, used, READ_LEAST);
+		if (!got)
+			got = lib_read(fd, buffer + used, room - used - 1);
+		if (got > 0)
+			used += (size_t)got;
+		if (max && used > max)
 			got = -EFBIG;
-			break;
-		}
-		if (size - used < 2)
-			size *= 2;
-		got = -ENOMEM; /* should realloc() fail now */
-	}
+	} while (got > 0);
 	if (got < 0) {
 		free(buffer);
 		return (int)got;
@@ -163,7 +160,8 @@ static bool take_sample(char *line, uint32_t *id, char **path)
 
 	*path = end + 1;
 	*id = (uint32_t)value;
-	return end != line && *end == '\t' && value < UINT32_MAX && path_unescape(*path);
+	return end != line && *end == '\t' && value < UINT32_MAX &&
+	       unescape_in_place(*path, ESCAPE_LINE);
 }
 
 int shade_samples(struct shade *shade, int (*each)(void *context, uint32_t id, const char *path),

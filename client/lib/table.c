@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fnv.h"
+#include "grow.h"
 #include "lib.h"
 #include "path.h"
 
@@ -46,16 +48,8 @@ static int paths_add(struct paths *paths, const char *path)
 {
 	size_t size = strlen(path) + 1;
 
-	if (paths->used + size > paths->room) {
-		size_t room =
-			paths->room * 2 > paths->used + size ? paths->room * 2 : paths->used + size;
-		char *larger = realloc(paths->bytes, room);
-
-		if (!larger)
-			return -ENOMEM;
-		paths->bytes = larger;
-		paths->room = room;
-	}
+	if (grow(paths->bytes, paths->room, paths->used, size))
+		return -ENOMEM;
 	paths->at[paths->count++] = paths->used;
 	memcpy(paths->bytes + paths->used, path, size);
 	paths->used += size;
@@ -115,13 +109,11 @@ static int paths_fill(struct paths *paths, const char *mount, const char *const 
 	return rc ? lib_fail(rc, "%s", strerror(-rc)) : 0;
 }
 
-/* FNV-1a. */
+/* The table takes the low bits; the high ones are mixed in. */
 static uint64_t hash_of(const char *text)
 {
-	uint64_t hash = 0xcbf29ce484222325u;
+	uint64_t hash = fnv64_add(FNV64_BEGIN, text, strlen(text));
 
-	while (*text)
-		hash = (hash ^ (unsigned char)*text++) * 0x100000001b3u;
 	return hash ^ hash >> 32;
 }
 
