@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Goes through /proc/PID. Only names are compared, nothing below the mount is touched: its
- * daemon may be dead, and asking it would then hang or fail.
+ * Only the names in /proc/PID are compared. Nothing below the mount is touched, because its daemon
+ * may be dead, and a request to it would then hang or fail.
  */
 #include "busy.h"
 

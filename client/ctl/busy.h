@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Who keeps a mount from being unmounted. */
+/* The processes that keep a mount from being unmounted. */
 #ifndef SHADE_CTL_BUSY_H
 #define SHADE_CTL_BUSY_H
 
@@ -20,12 +20,12 @@ struct holder {
 struct busy {
 	struct holder holders[BUSY_MAX];
 	unsigned count;	 /* of holders */
-	unsigned more;	 /* processes that found no place there */
+	unsigned more;	 /* processes beyond BUSY_MAX */
 	unsigned hidden; /* processes that we may not look into */
-	unsigned others; /* of count and more: who is not a shadefs daemon */
+	unsigned others; /* of count and more: all but shadefs daemons */
 };
 
-/* Looks at all processes but this one. One holder a process: the first thing found. */
+/* Looks at all processes but this one. A process is one holder, by the first thing it uses. */
 void busy_find(struct busy *busy, const char *point);
 
 /* A line for each. */

@@ -10,35 +10,35 @@
 
 #include "say.h"
 
-int call_say_no_mount(const char *place, int error)
+int call_say_no_mount(const char *given, int error)
 {
 	switch (-error) {
 	case ENOENT:
-		return say(EXIT_FAILED, "there is no '%s'", place);
+		return say(EXIT_FAILED, "there is no '%s'", given);
 	case ENOTDIR:
 		return say(EXIT_FAILED, "'%s' is no directory, so no shadefs is mounted there",
-			   place);
+			   given);
 	case ENODEV:
-		return say(EXIT_FAILED, "no shadefs is mounted at '%s'", place);
+		return say(EXIT_FAILED, "no shadefs is mounted at '%s'", given);
 	case EACCES:
 		return say(EXIT_FAILED,
 			   "you may not control the shadefs at '%s': that is for the user who "
 			   "mounted it",
-			   place);
+			   given);
 	case ENOTCONN:
 	case ECONNABORTED:
 		return say(EXIT_FAILED,
 			   "the daemon of '%s' is gone; 'shadectl umount %s' takes the mount away",
-			   place, place);
+			   given, given);
 	default:
-		return say(EXIT_FAILED, "could not open '%s': %s", place, strerror(-error));
+		return say(EXIT_FAILED, "could not open '%s': %s", given, strerror(-error));
 	}
 }
 
 int call_say_no_file(const struct call *call, const char *name, int error)
 {
 	if (error == -ENOTCONN || error == -ECONNABORTED || error == -EACCES)
-		return call_say_no_mount(call->place, error);
+		return call_say_no_mount(call->given_mount, error);
 	return say(EXIT_FAILED, "could not read %s/.shade/%s: %s", mount_path(call->mount), name,
 		   strerror(-error));
 }

@@ -19,9 +19,10 @@ struct options {
 
 struct call {
 	const char *verb;
-	const char *place;   /* MNT as it was given */
-	struct mount *mount; /* NULL where a verb asked for none, or could do without */
-	int mount_error;     /* why mount is NULL, a negative errno */
+	const char *given_mount; /* MNT as the user typed it */
+	struct mount
+		*mount;	 /* NULL: the verb needs none, or can do without the one it did not get */
+	int mount_error; /* why mount is NULL, a negative errno */
 	struct options options;
 	char **words; /* what followed MNT */
 	int count;
@@ -42,21 +43,21 @@ int verb_rescan(struct call *call);
 int verb_umount(struct call *call);
 int verb_debug(struct call *call);
 
-/* Says why PLACE could not be opened as a mount. */
-int call_say_no_mount(const char *place, int error);
+/* Prints why the mount that the user typed as GIVEN could not be opened. Returns EXIT_FAILED. */
+int call_say_no_mount(const char *given, int error);
 
-/* mount_read(), which says why it failed. Returns an exit code. */
+/* mount_read(), which prints why it failed. Returns an exit code. */
 int call_read(const struct call *call, const char *name, char **text);
 
-/* Says that .shade/NAME could not be read. */
+/* Prints that .shade/NAME could not be read. Returns EXIT_FAILED. */
 int call_say_no_file(const struct call *call, const char *name, int error);
 
 /* Sends one command, and prints what the answer has beyond "ok". Returns an exit code. */
 int call_command(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /*
- * Says what the daemon had against a command, which WHAT names. Returns an exit code: bad input
- * is told from what could not be done.
+ * Prints why the daemon refused a command, which WHAT names. Returns EXIT_USAGE for wrong input,
+ * else EXIT_FAILED.
  */
 int call_say_refused(const char *what, int error, const char *answer);
 

@@ -19,7 +19,7 @@
 
 #define LINE_MAX_IDS 4000 /* bytes of ids in a line */
 
-/* A score is any finite number here; which of them make sense is the mount's matter. */
+/* Any finite number: the mount decides which of them make sense. */
 static bool is_score(const char *text)
 {
 	double value;
@@ -28,8 +28,8 @@ static bool is_score(const char *text)
 }
 
 /*
- * SAMPLE as the mount takes it. An id stays; a path that is all digits must not pass for one,
- * so its first digit is escaped.
+ * Writes SAMPLE as a word of a command. An id stays as it is; the mount would take a path of digits
+ * for one, so the first digit of such a path is escaped.
  */
 static int sample_word(const struct mount *mount, const char *sample, char *word)
 {
@@ -52,24 +52,24 @@ static int sample_word(const struct mount *mount, const char *sample, char *word
 	return 0;
 }
 
-static int add_score(struct batch *batch, const char *sample, const char *value)
+static int add_score(struct commands *commands, const char *sample, const char *value)
 {
 	char argument[PATH_WORD_MAX + 64];
 	int rc;
 
 	if (!is_score(value) || strlen(value) > 60)
 		return say(EXIT_USAGE, "%s: a score is a number, not '%s'", sample, value);
-	rc = sample_word(batch->mount, sample, argument);
+	rc = sample_word(commands->mount, sample, argument);
 	if (rc == -EXDEV)
-		return say(EXIT_USAGE, "'%s' is not below %s", sample, mount_path(batch->mount));
+		return say(EXIT_USAGE, "'%s' is not below %s", sample, mount_path(commands->mount));
 	if (rc)
 		return say(EXIT_USAGE, "'%s': %s", sample, strerror(-rc));
 	stpcpy(stpcpy(argument + strlen(argument), " "), value);
-	return batch_add(batch, sample, "score", argument);
+	return commands_add(commands, sample, "score", argument);
 }
 
 /* Splits `SAMPLE VALUE` at the last white space. */
-static int add_score_line(struct batch *batch, struct list *list, char *line)
+static int add_score_line(struct commands *commands, struct list *list, char *line)
 {
 	size_t length = strlen(line);
 	char *value;
@@ -90,69 +90,69 @@ static int add_score_line(struct batch *batch, struct list *list, char *line)
 		*--end = '\0';
 	if (!call_is_number(line) && !unescape_in_place(line, ESCAPE_LINE))
 		return list_say(list, "a \\ must be \\\\ or begin three octal digits");
-	return add_score(batch, line, value);
+	return add_score(commands, line, value);
 }
 
-static int score_list(struct batch *batch, const char *file)
+static int score_list(struct commands *commands, const char *file)
 {
 	struct list list;
 	char *line;
 	int got;
 	int code = list_open(&list, file, false);
 
-	batch->list = &list;
+	commands->list = &list;
 	while (!code && (got = list_next(&list, &line)))
-		code = got < 0 ? EXIT_FAILED : add_score_line(batch, &list, line);
+		code = got < 0 ? EXIT_FAILED : add_score_line(commands, &list, line);
 	if (!code)
-		code = batch_flush(batch, list.name);
+		code = commands_flush(commands, list.name);
 	list_close(&list);
 	return code;
 }
 
 int verb_score(struct call *call)
 {
-	struct batch *batch;
+	struct commands *commands;
 	int code;
 
 	if (call->count != (call->options.file ? 0 : 2))
 		return say(EXIT_USAGE, "score takes a sample and its value, or -f and a file");
-	batch = must(calloc(1, sizeof(*batch)));
-	batch->mount = call->mount;
+	commands = must(calloc(1, sizeof(*commands)));
+	commands->mount = call->mount;
 	if (call->options.file)
-		code = score_list(batch, call->options.file);
+		code = score_list(commands, call->options.file);
 	else
-		code = add_score(batch, call->words[0], call->words[1]);
-	free(batch);
+		code = add_score(commands, call->words[0], call->words[1]);
+	free(commands);
 	return code;
 }
 
-/* A line of ids on its way into the batch. */
+/* A line of ids that is not a command yet. */
 struct ids {
 	size_t used;
 	size_t count; /* in all lines */
 	char text[LINE_MAX_IDS + 64];
 };
 
-static int ids_flush(struct ids *ids, struct batch *batch)
+static int ids_flush(struct ids *ids, struct commands *commands)
 {
 	size_t used = ids->used;
 
 	ids->used = 0;
-	return used ? batch_add(batch, batch->list->name, "order", ids->text) : EXIT_OK;
+	return used ? commands_add(commands, commands->list->name, "order", ids->text) : EXIT_OK;
 }
 
-static int ids_add(struct ids *ids, struct batch *batch, const char *epoch, const char *id)
+static int ids_add(struct ids *ids, struct commands *commands, const char *epoch, const char *id)
 {
 	if (!call_is_number(id) || strlen(id) > 19)
-		return list_say(batch->list, "an order has whole numbers, not '%.40s'", id);
+		return list_say(commands->list, "an order has whole numbers, not '%.40s'", id);
 	if (!ids->used)
 		ids->used = (size_t)sprintf(ids->text, "%s", epoch);
 	ids->used += (size_t)sprintf(ids->text + ids->used, " %s", id);
 	ids->count++;
-	return ids->used < LINE_MAX_IDS ? EXIT_OK : ids_flush(ids, batch);
+	return ids->used < LINE_MAX_IDS ? EXIT_OK : ids_flush(ids, commands);
 }
 
-static int order_send(struct call *call, struct batch *batch, struct list *list)
+static int order_send(struct call *call, struct commands *commands, struct list *list)
 {
 	const char *epoch = call->words[0];
 	struct ids ids = { 0 };
@@ -165,12 +165,12 @@ static int order_send(struct call *call, struct batch *batch, struct list *list)
 		if (got < 0)
 			return EXIT_FAILED;
 		while (!code && (id = strsep(&line, " \t\r\v\f")))
-			code = *id ? ids_add(&ids, batch, epoch, id) : EXIT_OK;
+			code = *id ? ids_add(&ids, commands, epoch, id) : EXIT_OK;
 	}
 	if (!code)
-		code = ids_flush(&ids, batch);
+		code = ids_flush(&ids, commands);
 	if (!code)
-		code = batch_flush(batch, list->name);
+		code = commands_flush(commands, list->name);
 	if (!code && !ids.count)
 		return say(EXIT_USAGE, "there are no ids in %s", list->name);
 	return code ? code : call_command(call, "order %s end", epoch);
@@ -195,7 +195,7 @@ static int order_print(struct call *call)
 int verb_order(struct call *call)
 {
 	struct list list;
-	struct batch *batch;
+	struct commands *commands;
 	int code;
 
 	if (!call->count && !call->options.file)
@@ -210,11 +210,11 @@ int verb_order(struct call *call)
 	code = list_open(&list, call->options.file, false);
 	if (code)
 		return code;
-	batch = must(calloc(1, sizeof(*batch)));
-	batch->mount = call->mount;
-	batch->list = &list;
-	code = order_send(call, batch, &list);
-	free(batch);
+	commands = must(calloc(1, sizeof(*commands)));
+	commands->mount = call->mount;
+	commands->list = &list;
+	code = order_send(call, commands, &list);
+	free(commands);
 	list_close(&list);
 	return code;
 }

@@ -13,7 +13,7 @@
 
 /* All figures may be NaN, for what is not known. */
 struct frame {
-	const char *place;
+	const char *mount_point;
 	char mode[32];
 	char policy[32];
 	double epoch;

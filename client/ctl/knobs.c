@@ -66,5 +66,5 @@ int verb_rescan(struct call *call)
 
 int verb_paths(struct call *call)
 {
-	return batch_paths(call, NULL);
+	return commands_send_paths(call, NULL);
 }

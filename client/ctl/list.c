@@ -66,60 +66,61 @@ int list_say(const struct list *list, const char *format, ...)
 	return say(EXIT_USAGE, "%s:%lu: %s", list->name, list->line, sentence);
 }
 
-int batch_flush(struct batch *batch, const char *what)
+int commands_flush(struct commands *commands, const char *what)
 {
 	char answer[MOUNT_ANSWER_MAX];
 	char where[PATH_MAX + 64];
 	int rc;
 
-	if (!batch->used)
+	if (!commands->used)
 		return EXIT_OK;
-	rc = mount_send(batch->mount, batch->text, batch->used, answer);
-	batch->used = 0;
-	batch->accepted += !rc;
+	rc = mount_send(commands->mount, commands->text, commands->used, answer);
+	commands->used = 0;
+	commands->accepted += !rc;
 	if (!rc)
 		return EXIT_OK;
-	if (batch->list) {
-		snprintf(where, sizeof(where), "%s, from line %lu on", batch->list->name,
-			 batch->first_line);
+	if (commands->list) {
+		snprintf(where, sizeof(where), "%s, from line %lu on", commands->list->name,
+			 commands->first_line);
 		what = where;
 	}
 	return call_say_refused(what, rc, answer);
 }
 
-int batch_add(struct batch *batch, const char *what, const char *verb, const char *argument)
+int commands_add(struct commands *commands, const char *what, const char *verb,
+		 const char *argument)
 {
 	size_t length = strlen(verb) + strlen(argument) + 2;
 	int code = EXIT_OK;
 
 	if (length > MOUNT_WRITE_MAX)
 		return say(EXIT_USAGE, "%s: the line is too long", what);
-	if (batch->used + length > MOUNT_WRITE_MAX)
-		code = batch_flush(batch, what);
+	if (commands->used + length > MOUNT_WRITE_MAX)
+		code = commands_flush(commands, what);
 	if (code)
 		return code;
-	if (!batch->used && batch->list)
-		batch->first_line = batch->list->line;
-	stpcpy(stpcpy(stpcpy(stpcpy(batch->text + batch->used, verb), " "), argument), "\n");
-	batch->used += length;
-	return batch->list ? EXIT_OK : batch_flush(batch, what);
+	if (!commands->used && commands->list)
+		commands->first_line = commands->list->line;
+	stpcpy(stpcpy(stpcpy(stpcpy(commands->text + commands->used, verb), " "), argument), "\n");
+	commands->used += length;
+	return commands->list ? EXIT_OK : commands_flush(commands, what);
 }
 
-static int add_path(struct batch *batch, const char *verb, const char *given)
+static int add_path(struct commands *commands, const char *verb, const char *given)
 {
 	char found[PATH_MAX];
 	char escaped[PATH_WORD_MAX + 1];
-	int rc = path_resolve(mount_path(batch->mount), given, found);
+	int rc = path_resolve(mount_path(commands->mount), given, found);
 
 	if (rc == -EXDEV)
-		return say(EXIT_USAGE, "'%s' is not below %s", given, mount_path(batch->mount));
+		return say(EXIT_USAGE, "'%s' is not below %s", given, mount_path(commands->mount));
 	if (rc)
 		return say(EXIT_USAGE, "'%s': %s", given, strerror(-rc));
 	escape_text(escaped, found, strlen(found), PATH_WORD);
-	return batch_add(batch, given, verb, escaped);
+	return commands_add(commands, given, verb, escaped);
 }
 
-static int add_lists_paths(struct batch *batch, struct list *list, const char *verb)
+static int add_lists_paths(struct commands *commands, struct list *list, const char *verb)
 {
 	int got;
 	int code = EXIT_OK;
@@ -131,19 +132,19 @@ static int add_lists_paths(struct batch *batch, struct list *list, const char *v
 		if (list->delimiter && !unescape_in_place(line, ESCAPE_LINE))
 			return list_say(list, "a \\ must be \\\\ or begin three octal digits; "
 					      "-0 takes names as they are");
-		code = add_path(batch, verb, line);
+		code = add_path(commands, verb, line);
 	}
 	if (!code)
-		code = batch_flush(batch, list->name);
-	if (!code && !batch->accepted)
+		code = commands_flush(commands, list->name);
+	if (!code && !commands->accepted)
 		code = say(EXIT_USAGE, "there are no paths in %s", list->name);
 	return code;
 }
 
-int batch_paths(struct call *call, bool *sent)
+int commands_send_paths(struct call *call, bool *sent)
 {
 	struct list list;
-	struct batch *batch;
+	struct commands *commands;
 	int code = EXIT_OK;
 
 	if (sent)
@@ -152,22 +153,22 @@ int batch_paths(struct call *call, bool *sent)
 		return say(EXIT_USAGE, "%s takes paths, or -f and a list of them", call->verb);
 	if (call->options.null && !call->options.file)
 		return say(EXIT_USAGE, "-0 is about the list of -f");
-	batch = must(calloc(1, sizeof(*batch)));
-	batch->mount = call->mount;
+	commands = must(calloc(1, sizeof(*commands)));
+	commands->mount = call->mount;
 	for (int i = 0; i < call->count; i++) {
-		int failed = add_path(batch, call->verb, call->words[i]);
+		int failed = add_path(commands, call->verb, call->words[i]);
 
 		code = failed > code ? failed : code;
 	}
 	if (call->options.file) {
 		code = list_open(&list, call->options.file, call->options.null);
-		batch->list = &list;
+		commands->list = &list;
 		if (!code)
-			code = add_lists_paths(batch, &list, call->verb);
+			code = add_lists_paths(commands, &list, call->verb);
 		list_close(&list);
 	}
 	if (sent)
-		*sent = batch->accepted;
-	free(batch);
+		*sent = commands->accepted;
+	free(commands);
 	return code;
 }

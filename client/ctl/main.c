@@ -185,16 +185,16 @@ static int run_verb(const struct verb *verb, int argc, char **argv)
 	if (optind == argc)
 		return say(EXIT_USAGE, "%s needs a mount point: shadectl %s MNT %s", verb->name,
 			   verb->name, verb->words);
-	call.place = argv[optind++];
+	call.given_mount = argv[optind++];
 	call.words = argv + optind;
 	call.count = argc - optind;
 	if (verb->most != NO_LIMIT && call.count > verb->most)
 		return say(EXIT_USAGE, "%s takes no word '%s': shadectl %s MNT %s", verb->name,
 			   call.words[verb->most], verb->name, verb->words);
 	if (verb->need != NEEDS_NO_MOUNT) {
-		call.mount_error = mount_open(call.place, &call.mount);
+		call.mount_error = mount_open(call.given_mount, &call.mount);
 		if (call.mount_error && verb->need == NEEDS_MOUNT)
-			return call_say_no_mount(call.place, call.mount_error);
+			return call_say_no_mount(call.given_mount, call.mount_error);
 	}
 	code = verb->run(&call);
 	mount_close(call.mount);
@@ -213,7 +213,7 @@ int main(int argc, char **argv)
 {
 	const struct verb *verb;
 
-	/* Numbers keep their point: only which characters there are is the user's. */
+	/* Only LC_CTYPE is the user's, so that numbers keep their decimal point. */
 	setlocale(LC_CTYPE, "");
 	if (argc < 2)
 		return say(EXIT_USAGE, "say what to do: shadectl VERB MNT; shadectl --help lists "

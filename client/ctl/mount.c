@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A mount as shadectl has it: libshade, but by its mount point only; and lines of its files. */
+/* A mount as shadectl uses it: libshade, opened by the mount point only; and the lines of its
+ * files. */
 #include "mount.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ int mount_open(const char *path, struct mount **opened)
 	rc = fd < 0 ? -errno : shade_open(real, NULL, &shade);
 	if (fd >= 0)
 		close(fd);
-	/* What is said about a folder in a mount would be meant for that folder alone. */
+	/* libshade also finds the mount above a directory, but a user who names a directory inside
+	 * means that directory alone. */
 	if (!rc && strcmp(shade_path(shade), real)) {
 		shade_close(shade);
 		rc = -ENODEV;

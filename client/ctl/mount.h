@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A mounted shadefs as its clients see it: files below MNT/.shade. Nothing here prints or
- * exits, and errors are negative errno, so that a library can grow from it.
+ * A mounted shadefs as the verbs use it: files below MNT/.shade. Nothing here prints or exits;
+ * errors are negative errno.
  */
 #ifndef SHADE_CTL_MOUNT_H
 #define SHADE_CTL_MOUNT_H
@@ -34,8 +34,8 @@ int mount_read(const struct mount *mount, const char *name, char **text);
 /*
  * Sends commands, whole lines of at most MOUNT_WRITE_MAX bytes. ANSWER, of MOUNT_ANSWER_MAX
  * bytes, gets what the daemon said, without the newline: after a failure a sentence, or "".
- * All commands of one struct mount go through one descriptor: what was begun there and not
- * ended, the daemon forgets at mount_close().
+ * All commands of one struct mount go through one descriptor; at mount_close() the daemon drops an
+ * order that was begun there and not ended.
  */
 int mount_send(struct mount *mount, const char *commands, size_t length, char *answer);
 

@@ -18,7 +18,8 @@ int say(int code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(sentence, sizeof(sentence), format, args);
 	va_end(args);
-	/* Names may have anything in them: one sentence stays one line, and no escape works. */
+	/* A name may contain newlines and terminal escapes: the sentence stays one line, and
+	 * does nothing to the terminal. */
 	for (char *at = sentence; *at; at++)
 		if (iscntrl((unsigned char)*at))
 			*at = *at == '\n' ? ' ' : '?';

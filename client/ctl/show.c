@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Verbs that print: status for people, stats for programs, debug for those who repair. */
+/* Verbs that print: status for people, stats for programs, debug for bug reports. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,7 +53,7 @@ static void print_word(const char *label, const char *stats, const char *key)
 		printf("  %-10s -\n", label);
 }
 
-/* Where the files come from: from the configuration, else as the kernel has it. */
+/* The source of the files: as the configuration names it, else as the kernel does. */
 static void print_source(const struct call *call, const char *config)
 {
 	struct mountinfo info;
@@ -145,15 +145,15 @@ static int print_file(const struct call *call, const char *name)
 	return EXIT_OK;
 }
 
-static void print_mounts(const char *place)
+static void print_mounts(const char *given)
 {
 	char point[PATH_MAX];
 	struct mountinfo info;
 	int rc;
 
 	puts("\n--- mountinfo");
-	if (!realpath(place, point))
-		snprintf(point, sizeof(point), "%s", place);
+	if (!realpath(given, point))
+		snprintf(point, sizeof(point), "%s", given);
 	rc = mountinfo_open(&info);
 	while (!rc && (rc = mountinfo_next(&info)) > 0) {
 		rc = 0;
@@ -190,9 +190,9 @@ int verb_debug(struct call *call)
 		printf("\n--- kernel\n%s %s %s %s\n", kernel.sysname, kernel.release,
 		       kernel.version, kernel.machine);
 	print_memory();
-	print_mounts(call->place);
+	print_mounts(call->given_mount);
 	if (!call->mount)
-		return call_say_no_mount(call->place, call->mount_error);
+		return call_say_no_mount(call->given_mount, call->mount_error);
 	code |= print_file(call, "config");
 	code |= print_file(call, "stats");
 	return code;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The terminal as a full screen, which it leaves as it was found however the program ends. */
+/* Uses the terminal as a full screen, and restores it however the program ends. */
 #ifndef SHADE_CTL_TERMINAL_H
 #define SHADE_CTL_TERMINAL_H
 

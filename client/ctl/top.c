@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * `shadectl top`: takes stats every interval and shows what changed. Scores and order are large
- * and cost the daemon more than stats, so they are looked at less often.
+ * and cost the daemon more than stats, so they are read less often.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -233,7 +233,7 @@ int verb_top(struct call *call)
 	int code;
 
 	top->call = call;
-	top->frame.place = mount_path(call->mount);
+	top->frame.mount_point = mount_path(call->mount);
 	histogram_clear(&top->frame.scores);
 	if (call->options.once || !isatty(STDOUT_FILENO))
 		code = top_once(top);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Unmounting. A native mount has its control files on a mount of their own below it, which must
- * go first: so it is looked beforehand whether the rest can follow, since a mount in use that
- * lost its control would be the worst of both. Works without asking the daemon anything, which
- * may be dead.
+ * Unmounting. A native mount has .shade on a mount of its own below it, which must be unmounted
+ * first. So this looks beforehand whether the mount is in use, which would leave a mount without
+ * its .shade. It asks the daemon nothing, because that may be dead.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,12 +23,12 @@
 
 #define HELPER "fusermount3"
 
-/* What could not be done, in the words of who tried. */
+/* Why an unmount failed, in the words of the kernel or of fusermount3. */
 struct refusal {
 	char text[512];
 };
 
-/* In the child: becomes the helper. */
+/* Replaces the child process by the helper. */
 static void exec_helper(const char *point, bool lazy, int errors)
 {
 	dup2(errors, STDERR_FILENO);
@@ -39,7 +38,7 @@ static void exec_helper(const char *point, bool lazy, int errors)
 	_exit(127);
 }
 
-/* fusermount3 is set-user-id: with it, users take away their own mounts. */
+/* fusermount3 is set-user-id, so that users can unmount their own mounts. */
 static int run_helper(const char *point, bool lazy, struct refusal *refusal)
 {
 	size_t used = 0;
@@ -78,7 +77,7 @@ static int unmount_one(const char *point, bool lazy, struct refusal *refusal)
 	return rc;
 }
 
-/* Mounts of others below POINT keep it busy, too. Returns how many there are. */
+/* Other mounts below POINT keep it busy as well: prints them. Returns how many there are. */
 static unsigned print_mounts_below(const char *point, const char *control)
 {
 	struct mountinfo info;
@@ -127,24 +126,24 @@ static bool is_ours(const struct mountinfo *info, bool has_control)
 	       strstr(info->options, "/shadefs/");
 }
 
-/* Says why nothing at POINT is for us to unmount. */
-static int check_ours(const char *place, const char *point, bool has_control)
+/* Whether a shadefs is mounted at POINT; prints what is wrong otherwise. Returns an exit code. */
+static int check_ours(const char *given, const char *point, bool has_control)
 {
 	struct mountinfo info;
 	struct mount *mount;
 	int code = EXIT_OK;
 
 	if (mountinfo_find(&info, point) <= 0)
-		return say(EXIT_FAILED, "nothing is mounted at '%s'", place);
+		return say(EXIT_FAILED, "nothing is mounted at '%s'", given);
 	if (!is_ours(&info, has_control)) {
-		/* By any other name, it answers as one. */
+		/* Its type says otherwise, but it may have a .shade that answers. */
 		if (!mount_open(point, &mount))
 			mount_close(mount);
 		else
 			code = say(EXIT_FAILED,
 				   "what is mounted at '%s' is no shadefs but %s; umount(8) "
 				   "unmounts anything",
-				   place, info.type);
+				   given, info.type);
 	}
 	mountinfo_close(&info);
 	return code;
@@ -158,7 +157,7 @@ static int unmount_both(const char *point, const char *control, bool lazy)
 	const char *failed = point;
 	int rc = 0;
 
-	/* The daemon itself may hold the mount until its control goes away. */
+	/* A shadefs daemon does not count: it may use the mount until .shade is unmounted. */
 	if (has_control && !lazy) {
 		busy_find(busy, point);
 		rc = busy->others ? -EBUSY : 0;
@@ -171,7 +170,7 @@ static int unmount_both(const char *point, const char *control, bool lazy)
 		failed = point;
 		rc = unmount_one(point, lazy, &refusal);
 	}
-	/* Losing its control, a daemon may have unmounted the rest by itself. */
+	/* A daemon whose .shade was unmounted may have unmounted the rest by itself. */
 	if (rc && !is_mounted(point))
 		rc = 0;
 	if (rc == -EBUSY) {
@@ -184,17 +183,17 @@ static int unmount_both(const char *point, const char *control, bool lazy)
 	return rc ? EXIT_FAILED : EXIT_OK;
 }
 
-/* PLACE without symbolic links, even if it is a mount that does not answer. */
-static bool resolve_place(const char *place, char *point)
+/* Resolves the symbolic links of GIVEN, even if it is a mount that does not answer. */
+static bool resolve_mount_point(const char *given, char *point)
 {
 	char parent[PATH_MAX];
 	char *name;
 
-	if (realpath(place, point))
+	if (realpath(given, point))
 		return true;
-	if (strlen(place) >= sizeof(parent))
+	if (strlen(given) >= sizeof(parent))
 		return false;
-	strcpy(parent, place);
+	strcpy(parent, given);
 	for (size_t end = strlen(parent); end > 1 && parent[end - 1] == '/'; end--)
 		parent[end - 1] = '\0';
 	name = strrchr(parent, '/');
@@ -218,13 +217,13 @@ int verb_umount(struct call *call)
 	char control[PATH_MAX + 8];
 	int code;
 
-	if (!resolve_place(call->place, point))
-		return say(EXIT_FAILED, "there is no '%s': %s", call->place, strerror(errno));
+	if (!resolve_mount_point(call->given_mount, point))
+		return say(EXIT_FAILED, "there is no '%s': %s", call->given_mount, strerror(errno));
 	snprintf(control, sizeof(control), "%s/.shade", point);
-	code = check_ours(call->place, point, is_mounted(control));
+	code = check_ours(call->given_mount, point, is_mounted(control));
 	if (code)
 		return code;
-	/* Not to keep it busy ourselves. */
+	/* The current directory of this process must not keep the mount busy. */
 	if (chdir("/"))
 		return say(EXIT_FAILED, "could not leave the current directory: %s",
 			   strerror(errno));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * `shadectl warm`: asks for files and waits until the mount has dealt with all of them. A path
- * may be a directory, so only the mount knows how many samples that is: what its counters have
- * grown by, and what is still pending. Somebody else's warming at the same time is counted in.
+ * may be a directory, and only the mount knows how many samples that is, so progress is what its
+ * counters have grown by and what is still pending. What another client warms at the same time is
+ * counted as well.
  */
 #include <math.h>
 #include <stdio.h>
@@ -189,7 +190,7 @@ int verb_warm(struct call *call)
 
 	if (code)
 		return code;
-	sent = batch_paths(call, &any);
+	sent = commands_send_paths(call, &any);
 	if (!any)
 		return sent;
 	code = wait_for(call, &before, start, draw, &now);

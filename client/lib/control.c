@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What is sent to .shade/control. Records go out in writes that fit one request of the kernel:
- * a larger one would be cut, and when a later part is refused the kernel says only how much it
- * wrote before, and the daemon's sentence is lost with the next write.
+ * What is sent to .shade/control, in writes that fit into one FUSE request. The kernel would cut a
+ * larger one into several; if the daemon refused a later one, write() would return how much was
+ * written before, and the daemon's sentence would be lost with the next write.
  */
 #include <endian.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define WRITE_MAX 65536
 
-/* What was not written yet. */
+/* Bytes that are not written yet. */
 struct stream {
 	struct shade *shade;
 	size_t used;
@@ -53,7 +53,7 @@ static int write_all(int fd, const void *data, size_t length)
 	return 0;
 }
 
-/* What the daemon says to the last write, without the newline. */
+/* Reads what the daemon says about the last write, without the newline. */
 static int read_answer(struct shade *shade, char *answer, size_t size)
 {
 	ssize_t got = lib_read(shade->control, answer, size - 1);
@@ -65,7 +65,7 @@ static int read_answer(struct shade *shade, char *answer, size_t size)
 	return got < 0 ? (int)got : 0;
 }
 
-/* RC of a write, in the daemon's words where it has some. */
+/* Notes why a write failed, in the daemon's words if it has some. Returns RC. */
 static int fail_answered(struct shade *shade, int rc)
 {
 	char answer[LIB_ANSWER_MAX];
@@ -75,6 +75,7 @@ static int fail_answered(struct shade *shade, int rc)
 	return lib_fail_file(shade, "control", rc);
 }
 
+/* Takes the lock, which stream_close() releases. */
 static struct stream *stream_new(struct shade *shade)
 {
 	struct stream *stream = malloc(sizeof(*stream));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What is read from .shade. A job has files of its own; the others are those of the mount. */
+/* What is read from .shade. Files that a job does not have are those of the mount. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -72,7 +72,7 @@ int shade_read(struct shade *shade, const char *name, size_t max, char **text, s
 	return read_file(shade, shade_open_file(shade, name), name, max, text, length);
 }
 
-/* The same of the mount, whatever the job has. */
+/* The same of a file of the mount, even if the job has one of that name. */
 static int read_root(struct shade *shade, const char *name, char **text, size_t *length)
 {
 	int fd = openat(shade->root, name, O_RDONLY | O_CLOEXEC);
@@ -82,7 +82,7 @@ static int read_root(struct shade *shade, const char *name, char **text, size_t 
 	return read_file(shade, fd, name, 0, text, length);
 }
 
-/* -ENOENT: there is no such key; -ERANGE: no number. Says nothing. */
+/* -ENOENT: there is no such key; -ERANGE: it is no number. Notes no message. */
 static int find_number(const char *text, const char *key, double *value)
 {
 	size_t length = strlen(key);

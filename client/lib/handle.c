@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Finding and opening a mount. Its directories are held open by descriptor, so that a
- * long-lived client keeps talking to the mount it opened even if another one appears at the
- * same place.
+ * long-lived client keeps talking to the mount it opened even if another one is mounted at the
+ * same path.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,8 +17,8 @@
 
 #include "lib.h"
 
-/* Of the thread, as errno is: a message in the handle would belong to nobody when two
- * threads share it, and a failed shade_open() leaves no handle. */
+/* One for each thread, as errno is: two threads may share a handle, and a shade_open() that failed
+ * leaves no handle to ask. */
 static __thread char message[LIB_ANSWER_MAX + 256];
 
 const char *shade_error(void)
@@ -41,23 +41,23 @@ int lib_fail(int rc, const char *format, ...)
 	return rc;
 }
 
-static int fail_mount(const char *place, int rc)
+static int fail_mount(const char *path, int rc)
 {
 	switch (-rc) {
 	case ENOENT:
-		return lib_fail(rc, "there is no '%s'", place);
+		return lib_fail(rc, "there is no '%s'", path);
 	case ENODEV:
-		return lib_fail(rc, "no shadefs is mounted at '%s'", place);
+		return lib_fail(rc, "no shadefs is mounted at '%s'", path);
 	case EACCES:
 		return lib_fail(rc,
 				"you may not control the shadefs at '%s': that is for the user "
 				"who mounted it",
-				place);
+				path);
 	case ENOTCONN:
 	case ECONNABORTED:
-		return lib_fail(-ENOTCONN, "the daemon of the shadefs at '%s' is gone", place);
+		return lib_fail(-ENOTCONN, "the daemon of the shadefs at '%s' is gone", path);
 	default:
-		return lib_fail(rc, "could not open '%s': %s", place, strerror(-rc));
+		return lib_fail(rc, "could not open '%s': %s", path, strerror(-rc));
 	}
 }
 
@@ -68,7 +68,7 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc)
 	return lib_fail(rc, "%s/.shade/%s: %s", shade->path, name, strerror(-rc));
 }
 
-/* The descriptor of DIRECTORY/.shade, if that is what it seems. */
+/* Opens DIRECTORY/.shade. -ENODEV: it is not that of a shadefs. */
 static int open_shade(int directory)
 {
 	struct statfs fs;
@@ -102,8 +102,9 @@ static bool go_up(char *path)
 }
 
 /*
- * Looks for .shade in PATH and above it, as far as the filesystem reaches, and leaves the place
- * in PATH. Only directories are compared: overlayfs shows files with a device of their own.
+ * Looks for .shade in PATH and in the directories above it on the same filesystem, and leaves the
+ * directory that has it in PATH. Returns a descriptor of .shade. Only directories are compared,
+ * because overlayfs gives files other device numbers.
  */
 static int find_shade(char *path)
 {
@@ -139,7 +140,7 @@ static bool is_job_name(const char *job)
 	return *job && *job != '.' && !strchr(job, '/') && strlen(job) < 200;
 }
 
-/* The directory of the job, which is made if need be. */
+/* Opens the directory of the job, and makes it if it does not exist. */
 static int open_job(struct shade *shade, const char *job)
 {
 	char name[256];

@@ -13,16 +13,16 @@
 
 #define LIB_ANSWER_MAX 4096
 
-/* Names that do not get into the way of who links it statically. */
+/* A program that links libshade statically may have functions of these names. */
 #define lib_fail shade_lib_fail
 #define lib_fail_file shade_lib_fail_file
 #define lib_read shade_lib_read
 #define lib_send_table shade_lib_send_table
 
-/* From ids of the handle to those of the mount. */
+/* The mount's ids by the ids of the handle. */
 struct lib_table {
 	uint32_t *ids;
-	uint32_t count; /* 0: they are the same */
+	uint32_t count; /* 0: both are the same */
 };
 
 struct shade {
@@ -30,7 +30,7 @@ struct shade {
 	int root; /* MNT/.shade */
 	int job;  /* MNT/.shade/jobs/NAME, or the same directory as root */
 	int control;
-	pthread_mutex_t lock;	/* control: what one call writes, and its answer */
+	pthread_mutex_t lock;	/* of control, from a write until its answer is read */
 	struct lib_table table; /* lock */
 };
 
@@ -43,8 +43,9 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc);
 /* read() that no signal ends. */
 ssize_t lib_read(int fd, void *to, size_t size);
 
-/* Sends the paths of a table, relative to the mount, each with its NUL, BYTES in all. If they
- * are taken, the handle's table and TABLE change places, before anybody sends by the new one. */
+/* Sends the paths of a table, relative to the mount, each with its NUL, BYTES in all. If the daemon
+ * accepts them, exchanges the handle's table and TABLE before it releases the lock, so that every
+ * call sees the table that the daemon has. */
 int lib_send_table(struct shade *shade, const char *paths, size_t bytes, struct lib_table *table);
 
 #endif

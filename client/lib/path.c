@@ -60,7 +60,8 @@ static bool take_below(const char *mount, const char *path, char *found)
 	return true;
 }
 
-/* The same for a path that reaches the mount through symbolic links; the last name stays. */
+/* The same for a path that reaches the mount through symbolic links; the last name is not resolved.
+ */
 static bool take_real(const char *mount, const char *path, char *found)
 {
 	char directory[PATH_MAX];

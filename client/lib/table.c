@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A client's own list of samples. The daemon translates ids that are sent to it; what is read
- * from its files has its own ids, so that translation is kept here, too.
+ * A client's own list of samples. The daemon translates the ids that are sent to it; its files have
+ * the mount's ids, so that the library keeps the translation as well.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,7 +23,8 @@ struct paths {
 	uint32_t count;
 };
 
-/* Most paths share the directory of the one before: it is looked up once. */
+/* The directory of the last path, as it was given and as it was found. Most paths share it with
+ * the one before, so that it is resolved once. */
 struct last {
 	char given[PATH_MAX];
 	char found[PATH_MAX];
@@ -32,8 +33,8 @@ struct last {
 /* Finds the entries of a table by path. */
 struct finder {
 	const struct paths *paths;
-	uint32_t *slots; /* the last entry of that path; NONE: free */
-	uint32_t *next;	 /* the one before with the same path */
+	uint32_t *buckets; /* the last entry of a path; NONE: free */
+	uint32_t *next;	   /* the entry before it with the same path */
 	uint64_t mask;
 	uint32_t *ids; /* the answer */
 };
@@ -122,26 +123,26 @@ static const char *path_of(const struct finder *finder, uint32_t entry)
 	return finder->paths->bytes + finder->paths->at[entry];
 }
 
-/* The slot of PATH, or the free one where it would be. */
-static uint32_t *slot_of(const struct finder *finder, const char *path)
+/* The bucket of PATH, or the free one where it belongs. */
+static uint32_t *bucket_of(const struct finder *finder, const char *path)
 {
 	uint64_t at = hash_of(path) & finder->mask;
 
-	while (finder->slots[at] != NONE && strcmp(path_of(finder, finder->slots[at]), path))
+	while (finder->buckets[at] != NONE && strcmp(path_of(finder, finder->buckets[at]), path))
 		at = (at + 1) & finder->mask;
-	return &finder->slots[at];
+	return &finder->buckets[at];
 }
 
 static int take_sample(void *context, uint32_t id, const char *path)
 {
 	struct finder *finder = context;
 
-	for (uint32_t entry = *slot_of(finder, path); entry != NONE; entry = finder->next[entry])
+	for (uint32_t entry = *bucket_of(finder, path); entry != NONE; entry = finder->next[entry])
 		finder->ids[entry] = id;
 	return 0;
 }
 
-/* Makes IDS, with an entry for each path. */
+/* Fills in IDS, an entry for each path. */
 static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *ids)
 {
 	struct finder finder = { .paths = paths, .ids = ids, .mask = 1 };
@@ -149,29 +150,29 @@ static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *id
 
 	while (finder.mask < 2 * (uint64_t)paths->count)
 		finder.mask *= 2;
-	finder.slots = malloc(finder.mask * sizeof(*finder.slots));
+	finder.buckets = malloc(finder.mask * sizeof(*finder.buckets));
 	finder.next = malloc(paths->count * sizeof(*finder.next));
-	if (!finder.slots || !finder.next) {
+	if (!finder.buckets || !finder.next) {
 		lib_fail(rc, "%s", strerror(ENOMEM));
 		goto out;
 	}
-	memset(finder.slots, 0xff, finder.mask * sizeof(*finder.slots));
+	memset(finder.buckets, 0xff, finder.mask * sizeof(*finder.buckets));
 	finder.mask--;
 	for (uint32_t i = 0; i < paths->count; i++) {
-		uint32_t *slot = slot_of(&finder, path_of(&finder, i));
+		uint32_t *bucket = bucket_of(&finder, path_of(&finder, i));
 
 		ids[i] = NONE;
-		finder.next[i] = *slot;
-		*slot = i;
+		finder.next[i] = *bucket;
+		*bucket = i;
 	}
 	rc = shade_samples(shade, take_sample, &finder);
 out:
-	free(finder.slots);
+	free(finder.buckets);
 	free(finder.next);
 	return rc;
 }
 
-/* Where a path leads that goes through symbolic links of the mount; false: nowhere in it. */
+/* Resolves a path that goes through symbolic links of the mount; false: it leads out of it. */
 static bool follow_links(const char *mount, const char *path, char *found)
 {
 	char full[PATH_MAX];
@@ -184,8 +185,8 @@ static bool follow_links(const char *mount, const char *path, char *found)
 }
 
 /*
- * Asks the kernel about those that are no samples by name: a data set may be put together of
- * links, and its loader follows them. Who leads nowhere stays, for the daemon to name it.
+ * Follows the symbolic links of paths that are no samples: a data set may consist of links, which
+ * its loader follows. A path that leads nowhere stays, so that the daemon's answer names it.
  */
 static int find_linked_ids(struct shade *shade, struct paths *paths, uint32_t *ids)
 {
@@ -238,7 +239,7 @@ int shade_register(struct shade *shade, const char *const *given, uint32_t count
 		if (rc)
 			goto out;
 	}
-	/* Last, for it is the only step that changes something there. */
+	/* This comes last, because only this changes something in the daemon. */
 	rc = lib_send_table(shade, paths.bytes, paths.used, &table);
 out:
 	free(table.ids);
