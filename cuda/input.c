@@ -7,6 +7,9 @@
 #include <unistd.h>
 
 #include "command.h"
+#include "grow.h"
+
+#define READ_LEAST 65536 /* bytes that a read has room for */
 
 void must_score(int64_t rc)
 {
@@ -47,8 +50,7 @@ unsigned char *file_read(const char *path, uint64_t most, uint64_t *size)
 		fail("cannot open %s: %s", path, strerror(errno));
 	*size = 0;
 	do {
-		room = 2 * room + 65536;
-		bytes = must(realloc(bytes, room));
+		must_do(grow(bytes, room, *size, READ_LEAST), "reading a file");
 		*size += fread(bytes + *size, 1, room - *size, file);
 	} while (*size == room && *size <= most);
 	failed = ferror(file);

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* shade-score: the scoring helper for any framework and language. This file has its options. */
-#include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "command.h"
+#include "option.h"
 #include "shade/pads.h"
 
 static const char help[] =
@@ -108,34 +106,9 @@ static const struct {
 
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
 
-static uint64_t number(const char *option, const char *text, uint64_t from, uint64_t to)
-{
-	unsigned long long value;
-	char *end;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)*text) || *end)
-		fail("%s takes a whole number, not '%s'", option, text);
-	if (errno || value < from || value > to)
-		fail("%s takes a number from %llu to %llu, not %s", option,
-		     (unsigned long long)from, (unsigned long long)to, text);
-	return value;
-}
-
 static uint32_t small(const char *option, const char *text, uint32_t from, uint32_t to)
 {
-	return (uint32_t)number(option, text, from, to);
-}
-
-static double real(const char *option, const char *text, double from, double to)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= from && value <= to))
-		fail("%s takes a number from %g to %g, not '%s'", option, from, to, text);
-	return value;
+	return (uint32_t)option_whole(option, text, from, to);
 }
 
 static uint32_t find_mode(const char *text)
@@ -165,10 +138,10 @@ static void set_scorer(struct shade_scorer_options *o, int option, const char *v
 		o->mode = find_mode(value);
 		break;
 	case OPT_SEED:
-		o->seed = number("--seed", value, 0, UINT64_MAX);
+		o->seed = option_whole("--seed", value, 0, UINT64_MAX);
 		break;
 	case OPT_REP:
-		o->rep = real("--rep", value, 1, 1000);
+		o->rep = option_real("--rep", value, 1, 1000);
 		break;
 	case OPT_REPEATS:
 		o->max_repeats = small("--repeats", value, 1, 1u << 30);
@@ -177,10 +150,10 @@ static void set_scorer(struct shade_scorer_options *o, int option, const char *v
 		o->cover_epochs = small("--cover", value, 1, 1u << 30);
 		break;
 	case OPT_USES:
-		o->uses = real("--uses", value, 1, 1000);
+		o->uses = option_real("--uses", value, 1, 1000);
 		break;
 	case OPT_STRENGTH:
-		o->strength = real("--strength", value, 0, 1);
+		o->strength = option_real("--strength", value, 0, 1);
 		break;
 	case OPT_CAPACITY:
 		o->capacity = small("--capacity", value, 1, 1u << 30);
@@ -201,7 +174,7 @@ static void set_option(struct command_options *o, int option, const char *value)
 {
 	switch (option) {
 	case OPT_EPOCH:
-		o->epoch = number("--epoch", value, 0, UINT64_MAX - 2);
+		o->epoch = option_whole("--epoch", value, 0, UINT64_MAX - 2);
 		break;
 	case OPT_SCORES:
 		o->scores = value;
@@ -251,19 +224,11 @@ static void parse(struct command_options *options, int commands, int argc, char 
 						 table[i].option == OPT_BINARY ? no_argument
 									       : required_argument,
 						 NULL, table[i].option };
-	opterr = 0;
-	while ((option = getopt_long(argc, argv, ":", known, NULL)) != -1) {
-		if (option == ':')
-			fail("%s needs a value", argv[optind - 1]);
-		if (option == '?')
-			fail("%s takes no option '%s'; shade-score --help lists them", argv[0],
-			     argv[optind - 1]);
+	while ((option = option_next(argc, argv, ":", known)) != -1)
 		set_option(options, option, optarg);
-	}
 	if (commands == FOR_FOLLOW && optind < argc)
 		options->mount = argv[optind++];
-	if (optind < argc)
-		fail("%s takes no word '%s'; shade-score --help tells more", argv[0], argv[optind]);
+	option_end(argc, argv);
 }
 
 int main(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "grow.h"
 #include "shade/pads.h"
 
 #define LOSSES_MAX (1u << 24)
@@ -16,11 +17,10 @@ struct batch {
 
 static void add(struct batch *batch, float loss)
 {
-	if (batch->count == batch->room) {
-		batch->room = batch->room ? 2 * batch->room : 1024;
-		batch->losses = must(realloc(batch->losses, batch->room * sizeof(float)));
-		batch->scores = must(realloc(batch->scores, batch->room * sizeof(float)));
-	}
+	uint32_t scores_room = batch->room; /* both arrays have the same room */
+
+	must_do(grow(batch->scores, scores_room, batch->count, 1), "reading the losses");
+	must_do(grow(batch->losses, batch->room, batch->count, 1), "reading the losses");
 	batch->losses[batch->count++] = loss + 0.0f; /* -0 ranks as 0 */
 }
 

@@ -1,94 +1,31 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "args.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <getopt.h>
-#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fail.h"
 #include "shade/sched.h"
 
 #define NAIVE "shade-naive"
+#define CAPACITY_MAX ((uint64_t)1 << 62)
 
-int args_next(int argc, char **argv, const struct option *table)
+struct size args_capacity(const char *option, const char *text)
 {
-	int found;
+	struct size size;
 
-	opterr = 0;
-	found = getopt_long(argc, argv, ":", table, NULL);
-	if (found == ':')
-		fail("%s needs a value", argv[optind - 1]);
-	if (found == '?')
-		fail("%s takes no option '%s'; shade-sim --help lists them", argv[0],
-		     optopt ? argv[optind] : argv[optind - 1]);
-	if (found == -1 && optind < argc)
-		fail("%s takes no word '%s'; shade-sim --help tells more", argv[0], argv[optind]);
-	return found;
-}
-
-uint64_t args_number(const char *option, const char *text, uint64_t from, uint64_t to)
-{
-	char *end;
-	unsigned long long value;
-
-	errno = 0;
-	value = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)*text) || *end || errno)
-		fail("%s takes a whole number, not '%s'", option, text);
-	if (value < from || value > to)
-		fail("%s takes a number from %llu to %llu, not %s", option,
-		     (unsigned long long)from, (unsigned long long)to, text);
-	return value;
-}
-
-double args_real(const char *option, const char *text, double from, double to)
-{
-	char *end;
-	double value = strtod(text, &end);
-
-	if (end == text || *end || !(value >= from && value <= to))
-		fail("%s takes a number from %g to %g, not '%s'", option, from, to, text);
-	return value;
-}
-
-static unsigned suffix_shift(char suffix)
-{
-	static const char suffixes[] = "KMGT";
-	const char *found = suffix ? strchr(suffixes, toupper((unsigned char)suffix)) : NULL;
-
-	return found ? 10 * (unsigned)(found - suffixes + 1) : 0;
-}
-
-struct args_capacity args_capacity(const char *option, const char *text)
-{
-	char *end;
-	double value = strtod(text, &end);
-	unsigned shift = suffix_shift(*end);
-
-	if (!isdigit((unsigned char)*text) || !isfinite(value))
+	if (size_parse(text, strlen(text), &size))
 		fail("%s takes a size (8G, 4096) or a share of the data (20%%), not '%s'", option,
 		     text);
-	if (value <= 0)
+	if (!size.bytes && size.share <= 0)
 		fail("%s must be above 0", option);
-	if (!strcmp(end, "%")) {
-		if (value > 100)
-			fail("%s is above 100%%: '%s'", option, text);
-		return (struct args_capacity){ .share = value / 100 };
-	}
-	if (end[shift ? 1 : 0])
-		fail("%s takes a size (8G, 4096) or a share of the data (20%%), not '%s'", option,
-		     text);
-	value = ldexp(value, (int)shift);
-	if (value >= 0x1p62)
+	if (size.bytes >= CAPACITY_MAX)
 		fail("%s is too large: '%s'", option, text);
-	return (struct args_capacity){ .bytes = value < 1 ? 1 : (uint64_t)value };
+	return size;
 }
 
-uint64_t args_capacity_bytes(struct args_capacity capacity, uint64_t data_bytes)
+uint64_t args_capacity_bytes(struct size capacity, uint64_t data_bytes)
 {
 	uint64_t bytes = capacity.bytes;
 

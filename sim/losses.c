@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fail.h"
+#include "grow.h"
 #include "lines.h"
 #include "philox.h"
 
@@ -67,11 +68,7 @@ void losses_read(struct losses *losses, const char *path, uint32_t samples)
 	while (lines_next(&lines)) {
 		if (!lines_has_word(&lines))
 			continue;
-		if (count == room) {
-			room = room ? room * 2 : 1024;
-			losses->recorded =
-				must(realloc(losses->recorded, room * sizeof(*losses->recorded)));
-		}
+		must_do(grow(losses->recorded, room, count, 1), "reading the losses");
 		losses->recorded[count++] = read_record(&lines, samples);
 	}
 	if (!count)

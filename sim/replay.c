@@ -6,7 +6,6 @@
  * the whole future is announced as one order, so that is what is done.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,13 +13,14 @@
 
 #include "args.h"
 #include "fail.h"
+#include "option.h"
 #include "report.h"
 #include "sim.h"
 #include "trace.h"
 
 struct replay_options {
 	const char *trace;
-	struct args_capacity capacity;
+	struct size capacity;
 	struct args_policies policies;
 	enum report_format format;
 };
@@ -38,7 +38,7 @@ static void parse(struct replay_options *options, int argc, char **argv)
 	bool has_capacity = false;
 	int c;
 
-	while ((c = args_next(argc, argv, table)) != -1) {
+	while ((c = option_next(argc, argv, ":", table)) != -1) {
 		switch (c) {
 		case 't':
 			options->trace = optarg;
@@ -58,6 +58,7 @@ static void parse(struct replay_options *options, int argc, char **argv)
 			break;
 		}
 	}
+	option_end(argc, argv);
 	if (!options->trace || !has_capacity)
 		fail("replay needs --trace and --capacity");
 	if (!options->policies.count)

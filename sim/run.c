@@ -7,7 +7,6 @@
  * on one and the same stream, freeze it and replay it.
  */
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,13 +16,14 @@
 #include "args.h"
 #include "fail.h"
 #include "losses.h"
+#include "option.h"
 #include "report.h"
 #include "shade/pads.h"
 #include "sim.h"
 
 struct run_options {
 	uint32_t samples, epochs, batch, ranks, lookahead;
-	struct args_capacity capacity;
+	struct size capacity;
 	struct args_policies policies;
 	struct pads_request request; /* what does not change from draw to draw */
 	const char *losses;
@@ -92,7 +92,7 @@ static const struct option table[] = {
 
 static uint32_t small(const char *option, const char *text, uint32_t from, uint32_t to)
 {
-	return (uint32_t)args_number(option, text, from, to);
+	return (uint32_t)option_whole(option, text, from, to);
 }
 
 /* The options of the sampler. */
@@ -105,7 +105,7 @@ static void parse_sampler(struct pads_request *request, int option, const char *
 			     value);
 		break;
 	case OPT_REP:
-		request->rep = args_real("--rep", value, 1, 1000);
+		request->rep = option_real("--rep", value, 1, 1000);
 		break;
 	case OPT_REPEATS:
 		request->max_repeats = small("--repeats", value, 1, 1u << 20);
@@ -114,13 +114,13 @@ static void parse_sampler(struct pads_request *request, int option, const char *
 		request->cover_epochs = small("--cover", value, 1, 1u << 20);
 		break;
 	case OPT_USES:
-		request->uses = args_real("--uses", value, 1, 1000);
+		request->uses = option_real("--uses", value, 1, 1000);
 		break;
 	case OPT_STRENGTH:
-		request->strength = args_real("--strength", value, 0, 1);
+		request->strength = option_real("--strength", value, 0, 1);
 		break;
 	case OPT_SEED:
-		request->seed = args_number("--seed", value, 0, UINT64_MAX);
+		request->seed = option_whole("--seed", value, 0, UINT64_MAX);
 		break;
 	}
 }
@@ -196,8 +196,9 @@ static void parse(struct run_options *options, int argc, char **argv)
 
 	*options = (struct run_options){ .batch = 64, .ranks = 1 };
 	options->request.mode = PADS_PADS;
-	while ((option = args_next(argc, argv, table)) != -1)
+	while ((option = option_next(argc, argv, ":", table)) != -1)
 		parse_option(options, option, optarg);
+	option_end(argc, argv);
 	check_options(options);
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fail.h"
+#include "grow.h"
 #include "lines.h"
 #include "shade/sched.h"
 
@@ -47,11 +48,7 @@ static struct trace_event *add_event(struct trace *trace, enum trace_kind kind, 
 {
 	struct trace_event *event;
 
-	if (trace->event_count == trace->event_room) {
-		trace->event_room = trace->event_room ? trace->event_room * 2 : 1024;
-		trace->events =
-			must(realloc(trace->events, trace->event_room * sizeof(*trace->events)));
-	}
+	must_do(grow(trace->events, trace->event_room, trace->event_count, 1), "reading the trace");
 	event = &trace->events[trace->event_count++];
 	*event = (struct trace_event){ .kind = kind, .line = line };
 	return event;
@@ -59,10 +56,7 @@ static struct trace_event *add_event(struct trace *trace, enum trace_kind kind, 
 
 static void pool_add(struct trace *trace, uint32_t word)
 {
-	if (trace->pool_count == trace->pool_room) {
-		trace->pool_room = trace->pool_room ? trace->pool_room * 2 : 1024;
-		trace->pool = must(realloc(trace->pool, trace->pool_room * sizeof(*trace->pool)));
-	}
+	must_do(grow(trace->pool, trace->pool_room, trace->pool_count, 1), "reading the trace");
 	trace->pool[trace->pool_count++] = word;
 }
 
