@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "grow.h"
+
 #define BUFFER_BYTES (2u << 20)
 /* A buffer a few bytes beside a page makes the kernel's copy two to three times slower on some
  * processors, which would hide what is measured. */
@@ -59,12 +61,8 @@ static void paths_read(struct paths *paths)
 	size_t room = 0, length = 0, got;
 
 	do {
-		if (length == room) {
-			room = room ? room * 2 : 65536;
-			paths->text = realloc(paths->text, room);
-			if (!paths->text)
-				fail("memory");
-		}
+		if (grow(paths->text, room, length, 65536))
+			fail("memory");
 		got = fread(paths->text + length, 1, room - length, stdin);
 		length += got;
 	} while (got);

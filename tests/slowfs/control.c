@@ -30,6 +30,8 @@
 #include <unistd.h>
 
 #include "counter.h"
+#include "escape.h"
+#include "number.h"
 #include "pace.h"
 #include "rule.h"
 #include "setting.h"
@@ -46,34 +48,12 @@ struct command {
 	char *path; /* inside the message */
 };
 
-/* Turns `\ooo` into bytes, in place. False: something else follows a backslash. */
-static bool unescape(char *text)
-{
-	char *out = text;
-
-	while (*text) {
-		if (*text != '\\') {
-			*out++ = *text++;
-			continue;
-		}
-		text++;
-		if (strspn(text, "01234567") < 3 || text[0] > '3')
-			return false;
-		*out = (char)((text[0] - '0') << 6 | (text[1] - '0') << 3 | (text[2] - '0'));
-		if (!*out++)
-			return false;
-		text += 3;
-	}
-	*out = '\0';
-	return true;
-}
-
 /* Brings a path into the form of node_path(), in place. False: not a path inside. */
 static bool parse_path(char *text)
 {
 	char *out = text, *rest = text, *part;
 
-	if (!*text || !unescape(text) || strlen(text) >= PATH_MAX)
+	if (!*text || !unescape_in_place(text, ESCAPE_OCTAL) || strlen(text) >= PATH_MAX)
 		return false;
 	while ((part = strsep(&rest, "/"))) {
 		size_t length = strlen(part);
@@ -95,14 +75,8 @@ static bool parse_path(char *text)
 
 static bool parse_number(const char *text, uint64_t *value)
 {
-	char *end;
-
-	if (*text < '0' || *text > '9')
-		return false;
-	errno = 0;
-	*value = strtoull(text, &end, 10);
 	/* UINT64_MAX has a meaning of its own in a fault. */
-	return !errno && !*end && *value != UINT64_MAX;
+	return !number_whole(text, strlen(text), value) && *value != UINT64_MAX;
 }
 
 static bool parse_fault(char *text, struct rule_fault *fault)

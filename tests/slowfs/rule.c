@@ -21,6 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escape.h"
+
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
@@ -358,23 +360,17 @@ void rule_destroy(void)
 	}
 }
 
-void rule_print_path(FILE *out, const char *path)
+/* So that it has neither blanks nor line ends. */
+static void print_path(FILE *out, const char *path)
 {
-	for (; *path; path++) {
-		unsigned char byte = (unsigned char)*path;
-
-		if (byte <= ' ' || byte == 0x7f || byte == '\\')
-			fprintf(out, "\\%03o", byte);
-		else
-			putc(byte, out);
-	}
+	escape_print(out, path, ESCAPE_SPACE | ESCAPE_OCTAL);
 }
 
 /* `name path value`. */
 static void print_count(FILE *out, const char *name, const char *path, uint64_t value)
 {
 	fprintf(out, "%s ", name);
-	rule_print_path(out, path);
+	print_path(out, path);
 	fprintf(out, " %" PRIu64 "\n", value);
 }
 
@@ -389,7 +385,7 @@ static void print_fault(FILE *out, const struct rule *rule)
 	if (fault->after && fault->after != RULE_FIRST_READ)
 		fprintf(out, ",after=%" PRIu64, fault->after);
 	putc(' ', out);
-	rule_print_path(out, rule->path);
+	print_path(out, rule->path);
 	putc('\n', out);
 }
 

@@ -83,7 +83,4 @@ void rule_destroy(void);
 /* How many hang, and what is known of each path, one line each. */
 void rule_print(FILE *out);
 
-/* Writes a path so that it has neither blanks nor line ends. */
-void rule_print_path(FILE *out, const char *path);
-
 #endif

@@ -10,8 +10,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "number.h"
+#include "size.h"
 
 #define HOUR_US UINT64_C(3600000000)
 
@@ -29,7 +31,7 @@ static const struct row {
 	[SETTING_DELAY_US] = { "delay_us", UNIT_PLAIN, HOUR_US },
 	[SETTING_READ_DELAY_US] = { "read_delay_us", UNIT_PLAIN, HOUR_US },
 	[SETTING_META_DELAY_US] = { "meta_delay_us", UNIT_PLAIN, HOUR_US },
-	[SETTING_BANDWIDTH] = { "bandwidth", UNIT_BYTES, UINT64_C(1) << 50 },
+	[SETTING_BANDWIDTH] = { "bandwidth", UNIT_BYTES, (UINT64_C(1) << 40) - 1 },
 	[SETTING_TIMEOUT_US] = { "timeout", UNIT_SECONDS, 24 * HOUR_US },
 	[SETTING_DIRECT_IO] = { "direct_io", UNIT_PLAIN, 1 },
 };
@@ -50,50 +52,22 @@ void setting_store(enum setting setting, uint64_t value)
 	atomic_store_explicit(&values[setting], value, memory_order_relaxed);
 }
 
-/* The power of two that a suffix of bytes stands for, or -1. */
-static int suffix_shift(const char *suffix)
+static int parse_bytes(const char *text, uint64_t *value)
 {
-	if (suffix[0] && suffix[1])
-		return -1;
-	switch (suffix[0]) {
-	case '\0':
-		return 0;
-	case 'K':
-	case 'k':
-		return 10;
-	case 'M':
-	case 'm':
-		return 20;
-	case 'G':
-	case 'g':
-		return 30;
-	default:
-		return -1;
-	}
-}
+	struct size size;
 
-static int parse_number(const char *text, enum unit unit, uint64_t *value)
-{
-	char *end;
-	int shift;
-
-	errno = 0;
-	*value = strtoull(text, &end, 10);
-	if (errno)
+	if (size_parse(text, strlen(text), &size) || size.share > 0)
 		return -EINVAL;
-	shift = unit == UNIT_BYTES ? suffix_shift(end) : *end ? -1 : 0;
-	if (shift < 0 || *value > UINT64_MAX >> shift)
-		return -EINVAL;
-	*value <<= shift;
+	*value = size.bytes;
 	return 0;
 }
 
 static int parse_seconds(const char *text, uint64_t highest, uint64_t *value)
 {
-	char *end;
-	double seconds = strtod(text, &end);
+	double seconds;
 
-	if (*end || !(seconds * 1e6 <= (double)highest))
+	if (number_real(text, strlen(text), &seconds) ||
+	    !(seconds >= 0 && seconds * 1e6 <= (double)highest))
 		return -EINVAL;
 	*value = (uint64_t)llround(seconds * 1e6);
 	return 0;
@@ -101,18 +75,20 @@ static int parse_seconds(const char *text, uint64_t highest, uint64_t *value)
 
 static int parse_value(const struct row *row, const char *text, uint64_t *value)
 {
-	int ret;
+	int ret = -EINVAL;
 
-	/* Neither a sign nor a blank in front, which the C library would take. */
-	if (text[0] < '0' || text[0] > '9')
-		return -EINVAL;
-	if (row->unit == UNIT_SECONDS)
+	switch (row->unit) {
+	case UNIT_PLAIN:
+		ret = number_whole(text, strlen(text), value);
+		break;
+	case UNIT_BYTES:
+		ret = parse_bytes(text, value);
+		break;
+	case UNIT_SECONDS:
 		ret = parse_seconds(text, row->highest, value);
-	else
-		ret = parse_number(text, row->unit, value);
-	if (!ret && *value > row->highest)
-		ret = -EINVAL;
-	return ret;
+		break;
+	}
+	return ret || *value > row->highest ? -EINVAL : 0;
 }
 
 int setting_parse(const char *name, const char *text, enum setting *setting, uint64_t *value)

@@ -25,6 +25,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "mountinfo.h"
 #include "ops.h"
 #include "pace.h"
 #include "rule.h"
@@ -101,17 +102,14 @@ static void tell_ready(struct watch *watch)
 
 static bool is_mounted(const struct watch *watch)
 {
-	FILE *mounts = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL, device[32];
-	size_t size = 0;
+	struct mountinfo info;
 	bool found = false;
 
-	if (!mounts)
+	if (mountinfo_open(&info))
 		return true;
-	while (!found && getline(&line, &size, mounts) > 0)
-		found = sscanf(line, "%*s %*s %31s", device) == 1 && !strcmp(device, watch->device);
-	free(line);
-	fclose(mounts);
+	while (!found && mountinfo_next(&info) > 0)
+		found = !strcmp(info.device, watch->device);
+	mountinfo_close(&info);
 	return found;
 }
 
