@@ -18,26 +18,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escape.h"
+#include "grow.h"
+
 /* An empty pool gives back what is more than this. */
 #define POOL_KEEP ((size_t)1 << 20)
 
 int control_pool_reserve(struct control_pool *pool, size_t size)
 {
-	size_t need, room;
-	void *grown;
-
-	if (__builtin_add_overflow(pool->used, size, &need))
-		return -ENOMEM;
-	if (need <= pool->room)
-		return 0;
-	if (__builtin_add_overflow(pool->room, pool->room / 2, &room) || room < need)
-		room = need;
-	grown = realloc(pool->data, room);
-	if (!grown)
-		return -ENOMEM;
-	pool->data = grown;
-	pool->room = room;
-	return 0;
+	return grow(pool->data, pool->room, pool->used, size);
 }
 
 int control_pool_add(struct control_pool *pool, const void *data, size_t size)
@@ -79,10 +68,11 @@ const char *control_quote(char quoted[CONTROL_QUOTE_SIZE], const char *text, siz
 	size_t i;
 
 	for (i = 0; i < size && to < quoted + CONTROL_QUOTE_SIZE - 9; i++) {
-		if (text[i] >= ' ' && text[i] <= '~')
-			*to++ = text[i];
+		/* A backslash stays: it is most likely an escape of the user's own. */
+		if (text[i] == '\\')
+			*to++ = '\\';
 		else
-			to += sprintf(to, "\\%03o", (unsigned char)text[i]);
+			to = escape_text(to, &text[i], 1, ESCAPE_HIGH);
 	}
 	strcpy(to, i < size ? "..." : "");
 	return quoted;

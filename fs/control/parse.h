@@ -82,8 +82,4 @@ int control_parser_batch(struct control_parser *p, const struct shade_ioctl_scor
 /* The mount's id for an id on this descriptor, or -EINVAL. */
 int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id);
 
-/* "4096", "512M", "8g" into `*bytes` with `*share` 0, or "40%" into `*share` = 0.4. -EINVAL:
- * neither, or more than 64 bits. 0 % and more than 100 % are refused. */
-int control_parse_size(const char *text, uint64_t *bytes, double *share);
-
 #endif

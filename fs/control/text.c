@@ -7,14 +7,14 @@
  */
 #include "control/parse_internal.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define NUMBER_MAX 63 /* digits, point and exponent of a number that is not whole */
+#include "escape.h"
+#include "number.h"
+#include "size.h"
 
 struct span {
 	const char *at;
@@ -72,38 +72,9 @@ static bool is_digits(struct span word)
 	return at == word.end && at > word.at;
 }
 
-/* Digits and nothing else, in 64 bits. */
 static bool read_number(struct span word, uint64_t *number)
 {
-	uint64_t value = 0;
-
-	if (word.at == word.end)
-		return false;
-	for (; word.at < word.end; word.at++) {
-		if (!is_digit(*word.at) || __builtin_mul_overflow(value, 10, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(*word.at - '0'), &value))
-			return false;
-	}
-	*number = value;
-	return true;
-}
-
-/* A plain decimal number: neither hexadecimal nor "nan" nor "inf", which strtod() takes. The
- * point is a point as long as nobody calls setlocale(). */
-static bool read_real(struct span word, double *real)
-{
-	char text[NUMBER_MAX + 1];
-	size_t size = span_size(word);
-	char *end;
-
-	if (!size || size > NUMBER_MAX)
-		return false;
-	memcpy(text, word.at, size);
-	text[size] = 0;
-	if (strspn(text, "0123456789.eE+-") != size)
-		return false;
-	*real = strtod(text, &end);
-	return *end == 0;
+	return !number_whole(word.at, span_size(word), number);
 }
 
 static int fail_word(struct control_parser *p, const char *command, struct span word,
@@ -136,58 +107,35 @@ static int fail_id(struct control_parser *p, const char *command, struct span wo
 			    control_quote(quoted, word.at, span_size(word)), control_id_count(p));
 }
 
-/* Writes the bytes that `raw` stands for to `to`, which has room for all. NULL, or what is
- * wrong with them. */
-static const char *unescape(struct span raw, char *to, size_t *size)
-{
-	char *start = to;
-
-	while (raw.at < raw.end) {
-		unsigned value = (unsigned char)*raw.at++;
-
-		if (value == '\\' && raw.at < raw.end && *raw.at == '\\') {
-			raw.at++;
-		} else if (value == '\\') {
-			value = 0;
-			for (int i = 0; i < 3; i++, raw.at++) {
-				if (raw.at == raw.end || *raw.at < '0' || *raw.at > '7')
-					return "a backslash is followed by three octal digits or a "
-					       "backslash";
-				value = value * 8 + (unsigned)(*raw.at - '0');
-			}
-		}
-		if (!value || value > 255)
-			return "a path has no byte of 0 or above 255";
-		*to++ = (char)value;
-	}
-	*size = (size_t)(to - start);
-	return NULL;
-}
-
 /* Adds the path to `texts`, where it stays valid until the next addition. */
 static int take_path(struct control_parser *p, const char *command, struct span raw,
 		     const char **path)
 {
-	const char *wrong, *relative;
-	size_t size;
+	size_t room = span_size(raw) + 1;
+	const char *relative;
+	ssize_t size;
 	char *text;
 
-	if (control_pool_reserve(&p->texts, span_size(raw) + 1))
+	if (control_pool_reserve(&p->texts, room))
 		return -ENOMEM;
 	text = (char *)p->texts.data + p->texts.used;
-	wrong = unescape(raw, text, &size);
-	if (wrong)
-		return control_fail(p, "%s: %s", command, wrong);
+	size = unescape_text(text, room, raw.at, span_size(raw), ESCAPE_LINE);
+	if (size == -EINVAL)
+		return control_fail(p,
+				    "%s: a backslash is followed by three octal digits or a "
+				    "backslash",
+				    command);
+	if (size < 0)
+		return control_fail(p, "%s: a path has no byte of 0 or above 255", command);
 	if (size > SHADE_PATH_MAX)
 		return control_fail(p, "%s: the path has more than %u bytes", command,
 				    SHADE_PATH_MAX);
-	text[size] = 0;
 	relative = control_relative(text);
 	if (!relative)
 		return fail_word(p, command, raw, "a path relative to the mount");
-	size = strlen(relative) + 1;
-	*path = memmove(text, relative, size);
-	p->texts.used += size;
+	room = strlen(relative) + 1;
+	*path = memmove(text, relative, room);
+	p->texts.used += room;
 	return 0;
 }
 
@@ -257,7 +205,7 @@ static int line_score(struct control_parser *p, struct span rest)
 		rest.end--;
 	if (rest.at == rest.end)
 		return control_fail(p, "score: write score SAMPLE VALUE");
-	if (!read_real(value, &real) || !(real >= 0 && real <= FLT_MAX))
+	if (number_real(value.at, span_size(value), &real) || !(real >= 0 && real <= FLT_MAX))
 		return fail_word(p, "score", value, "a finite number of 0 or more");
 	error = take_sample(p, rest, &id);
 	return error ? error : add_score(p, id, (float)real);
@@ -422,60 +370,21 @@ static int line_unpin(struct control_parser *p, struct span rest)
 	return line_path(p, rest, "unpin", CONTROL_UNPIN);
 }
 
-static bool read_bytes(struct span word, uint64_t *bytes)
-{
-	static const char units[] = "KMGT";
-	unsigned shift = 0;
-	const char *unit;
-
-	if (word.at < word.end && word.end[-1] && !is_digit(word.end[-1])) {
-		unit = strchr(units, toupper((unsigned char)word.end[-1]));
-		if (!unit)
-			return false;
-		shift = 10 * (unsigned)(unit - units + 1);
-		word.end--;
-	}
-	return read_number(word, bytes) && !__builtin_mul_overflow(*bytes, 1ull << shift, bytes);
-}
-
-static bool read_size(struct span word, uint64_t *bytes, double *share)
-{
-	double percent;
-
-	*bytes = 0;
-	*share = 0;
-	if (word.at == word.end || word.end[-1] != '%')
-		return read_bytes(word, bytes);
-	word.end--;
-	if (!read_real(word, &percent) || !(percent > 0 && percent <= 100))
-		return false;
-	*share = percent / 100;
-	return *share > 0;
-}
-
-int control_parse_size(const char *text, uint64_t *bytes, double *share)
-{
-	struct span word = { text, text + strlen(text) };
-
-	return read_size(word, bytes, share) ? 0 : -EINVAL;
-}
-
 static int line_capacity(struct control_parser *p, struct span rest)
 {
 	struct span word = take_word(&rest);
 	struct control_command *command;
-	uint64_t bytes;
-	double share;
+	struct size size;
 
-	if (!read_size(word, &bytes, &share))
+	if (size_parse(word.at, span_size(word), &size))
 		return fail_word(p, "capacity", word, "a size like 512M, 8G or 40%");
-	if (p->ops->check_capacity(p->ctx, bytes, share))
+	if (p->ops->check_capacity(p->ctx, size.bytes, size.share))
 		return fail_word(p, "capacity", word, "more than the mount's inflight");
 	command = control_add_command(p, CONTROL_CAPACITY);
 	if (!command)
 		return -ENOMEM;
-	command->number = bytes;
-	command->share = share;
+	command->number = size.bytes;
+	command->share = size.share;
 	return expect_end(p, "capacity", rest);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* A wrong option ends the daemon with give_up(), which exits with 1: that is what mount(8) expects
+ * of a helper, while the other commands exit with 2. */
 #include "daemon/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,22 +15,12 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include "control/parse.h"
+#include "fail.h"
+#include "number.h"
 #include "shade/sched.h"
+#include "size.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
-
-__attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *format, ...)
-{
-	va_list args;
-
-	va_start(args, format);
-	fputs("shadefs: ", stderr);
-	vfprintf(stderr, format, args);
-	fputc('\n', stderr);
-	va_end(args);
-	exit(1);
-}
 
 /* --- values ------------------------------------------------------------------------------------
  */
@@ -38,12 +28,12 @@ __attribute__((noreturn, format(printf, 1, 2))) static void fail(const char *for
 /* "8G", "512M" or "40%"; a share is of `whole`. 0 or -EINVAL. */
 static int parse_size(const char *text, uint64_t whole, uint64_t *bytes)
 {
-	double share;
-	int rc = control_parse_size(text, bytes, &share);
+	struct size size;
 
-	if (!rc && share > 0)
-		*bytes = (uint64_t)((double)whole * share);
-	return rc ? rc : *bytes ? 0 : -EINVAL;
+	if (size_parse(text, strlen(text), &size))
+		return -EINVAL;
+	*bytes = size.share > 0 ? (uint64_t)((double)whole * size.share) : size.bytes;
+	return *bytes ? 0 : -EINVAL;
 }
 
 /* The number in a file, or UINT64_MAX. */
@@ -106,11 +96,10 @@ uint64_t options_memory(const char **which)
 
 static double seconds(const char *name, const char *text)
 {
-	char *end;
-	double value = strtod(text, &end);
+	double value;
 
-	if (end == text || *end || !(value >= 0 && value <= 1e9))
-		fail("option %s takes seconds, not '%s'", name, text);
+	if (number_real(text, strlen(text), &value) || !(value >= 0 && value <= 1e9))
+		give_up("option %s takes seconds, not '%s'", name, text);
 	return value;
 }
 
@@ -137,30 +126,29 @@ static void set_policy(struct options *options, const char *text)
 			options->policy = sched_policy_name(i);
 			return;
 		}
-	fail("option policy: there is no policy '%s'; shadefs --help lists them", text);
+	give_up("option policy: there is no policy '%s'; shadefs --help lists them", text);
 }
 
 static void set_mode(struct options *options, const char *text)
 {
 	if (strcmp(text, "auto") && strcmp(text, "portable") && strcmp(text, "native"))
-		fail("option mode takes auto, native or portable, not '%s'", text);
+		give_up("option mode takes auto, native or portable, not '%s'", text);
 	options->mode = text;
 }
 
 static void set_threads(struct options *options, const char *text)
 {
-	char *end;
-	unsigned long value = strtoul(text, &end, 10);
+	uint64_t value;
 
-	if (!isdigit((unsigned char)*text) || *end || value < 1 || value > 1024)
-		fail("option threads takes a number from 1 to 1024, not '%s'", text);
+	if (number_whole(text, strlen(text), &value) || value < 1 || value > 1024)
+		give_up("option threads takes a number from 1 to 1024, not '%s'", text);
 	options->threads = (unsigned)value;
 }
 
 static void set_manifest(struct options *options, const char *text)
 {
 	if (!*text)
-		fail("option manifest takes the name of a file");
+		give_up("option manifest takes the name of a file");
 	free(options->manifest);
 	/* In the background the working directory is another. */
 	if (*text == '/')
@@ -168,7 +156,7 @@ static void set_manifest(struct options *options, const char *text)
 	else if (asprintf(&options->manifest, "%s/%s", options->directory, text) < 0)
 		options->manifest = NULL;
 	if (!options->manifest)
-		fail("out of memory");
+		give_up("out of memory");
 }
 
 static void set_staleness(struct options *options, const char *text)
@@ -180,7 +168,7 @@ static void set_deadline(struct options *options, const char *text)
 {
 	options->deadline_s = seconds("deadline", text);
 	if (options->deadline_s <= 0)
-		fail("option deadline takes more than 0 seconds");
+		give_up("option deadline takes more than 0 seconds");
 }
 
 static void set_group(struct options *options, const char *text)
@@ -188,7 +176,7 @@ static void set_group(struct options *options, const char *text)
 	struct group *group = getgrnam(text);
 
 	if (!group)
-		fail("option group: there is no group '%s'", text);
+		give_up("option group: there is no group '%s'", text);
 	options->group_name = text;
 	options->group = group->gr_gid;
 }
@@ -202,7 +190,7 @@ static void set_allow_other(struct options *options, const char *text)
 static void set_log(struct options *options, const char *text)
 {
 	if (log_level_find(text, &options->log))
-		fail("option log takes error, warning, info or debug, not '%s'", text);
+		give_up("option log takes error, warning, info or debug, not '%s'", text);
 }
 
 /* --- the table ------------------------------------------------------------------------------- */
@@ -332,15 +320,15 @@ static void set_option(struct options *options, char *item)
 		if (strcmp(rows[i].name, item))
 			continue;
 		if (rows[i].value && (!value || !*value))
-			fail("option %s needs a value: %s=%s", item, item, rows[i].value);
+			give_up("option %s needs a value: %s=%s", item, item, rows[i].value);
 		if (!rows[i].value && value)
-			fail("option %s takes no value", item);
+			give_up("option %s takes no value", item);
 		options->given |= 1u << i;
 		rows[i].set(options, value);
 		return;
 	}
 	if (!options->sloppy)
-		fail("option %s is unknown; shadefs --help lists them", item);
+		give_up("option %s is unknown; shadefs --help lists them", item);
 }
 
 /* Of a copy, so that ps(1) shows the command as it was given. Values stay in use. */
@@ -350,7 +338,7 @@ static void set_options(struct options *options, const char *text)
 	char *rest, *item;
 
 	if (!copy)
-		fail("out of memory");
+		give_up("out of memory");
 	strcpy(copy->text, text);
 	copy->next = options->texts;
 	options->texts = copy;
@@ -364,7 +352,8 @@ static void set_options(struct options *options, const char *text)
 static void size_option(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
 {
 	if (text && parse_size(text, whole, bytes))
-		fail("option %s takes a size (8G, 512M) or a share (40%%), not '%s'", name, text);
+		give_up("option %s takes a size (8G, 512M) or a share (40%%), not '%s'", name,
+			text);
 }
 
 static void complete_sizes(struct options *options)
@@ -377,14 +366,14 @@ static void complete_sizes(struct options *options)
 	if (capacity && capacity[strlen(capacity) - 1] != '%')
 		options->capacity_from = "option";
 	if (options->capacity_bytes < MEGABYTE)
-		fail("option capacity is less than 1M");
+		give_up("option capacity is less than 1M");
 	options->inflight_bytes = options->capacity_bytes / 4;
 	if (options->inflight_bytes > 256 * MEGABYTE)
 		options->inflight_bytes = 256 * MEGABYTE;
 	size_option("inflight", options->raw.inflight, options->capacity_bytes,
 		    &options->inflight_bytes);
 	if (options->inflight_bytes > options->capacity_bytes / 2)
-		fail("option inflight is more than half of the capacity");
+		give_up("option inflight is more than half of the capacity");
 	options->prefetch_bytes = (options->capacity_bytes - options->inflight_bytes) / 2;
 	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
 		    &options->prefetch_bytes);
@@ -406,14 +395,14 @@ static void clear_mount_point(const char *path)
 
 	if (statfs(path, &stat_buffer)) {
 		if (errno == ENOTCONN && umount2(path, MNT_DETACH))
-			fail("mount point %s: its daemon is dead; say fusermount3 -u %s", path,
-			     path);
+			give_up("mount point %s: its daemon is dead; say fusermount3 -u %s", path,
+				path);
 		return;
 	}
 	if (asprintf(&control, "%s/.shade/control", path) < 0)
-		fail("out of memory");
+		give_up("out of memory");
 	if (!access(control, F_OK))
-		fail("mount point %s has a mount of shadefs already", path);
+		give_up("mount point %s has a mount of shadefs already", path);
 	free(control);
 }
 
@@ -423,9 +412,9 @@ static char *real_directory(const char *what, const char *path)
 	struct stat stat_buffer;
 
 	if (!real)
-		fail("%s %s: %s", what, path, strerror(errno));
+		give_up("%s %s: %s", what, path, strerror(errno));
 	if (stat(real, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
-		fail("%s %s is not a directory", what, path);
+		give_up("%s %s is not a directory", what, path);
 	return real;
 }
 
@@ -441,13 +430,13 @@ static void check_manifest(const struct options *options)
 	dir = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
 	real = dir ? realpath(dir, NULL) : NULL;
 	if (!real)
-		fail("option manifest: the directory of %s: %s", path, strerror(errno));
+		give_up("option manifest: the directory of %s: %s", path, strerror(errno));
 	if (!stat(path, &stat_buffer) && S_ISDIR(stat_buffer.st_mode))
-		fail("option manifest: %s is a directory", path);
+		give_up("option manifest: %s is a directory", path);
 	if (!strcmp(real, options->source) || is_below(real, options->source))
-		fail("option manifest: %s is in the source, which is never written", path);
+		give_up("option manifest: %s is in the source, which is never written", path);
 	if (!strcmp(real, options->mount_point) || is_below(real, options->mount_point))
-		fail("option manifest: %s is below the mount point", path);
+		give_up("option manifest: %s is below the mount point", path);
 	free(real);
 	free(dir);
 }
@@ -459,13 +448,13 @@ static void complete_paths(struct options *options, const char *source, const ch
 		clear_mount_point(mount_point);
 	options->mount_point = real_directory("mount point", mount_point);
 	if (!strcmp(options->source, options->mount_point))
-		fail("source and mount point are the same");
+		give_up("source and mount point are the same");
 	/* The daemon would wait for itself. */
 	if (is_below(options->source, options->mount_point))
-		fail("source %s is below the mount point %s", source, mount_point);
+		give_up("source %s is below the mount point %s", source, mount_point);
 	/* It would be a part of itself, without end. */
 	if (is_below(options->mount_point, options->source))
-		fail("mount point %s is below the source %s", mount_point, source);
+		give_up("mount point %s is below the source %s", mount_point, source);
 	check_manifest(options);
 }
 
@@ -501,7 +490,7 @@ static void enter_namespace(const char *path)
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 || setns(fd, CLONE_NEWNS))
-		fail("namespace %s: %s", path, strerror(errno));
+		give_up("namespace %s: %s", path, strerror(errno));
 	close(fd);
 }
 
@@ -549,7 +538,7 @@ void options_parse(struct options *options, int argc, char **argv)
 		strcpy(options->directory, "/");
 	take_flags(options, argc, argv);
 	if (argc - optind != 2)
-		fail("say SOURCE and MOUNTPOINT; shadefs --help tells more");
+		give_up("say SOURCE and MOUNTPOINT; shadefs --help tells more");
 	complete_sizes(options);
 	complete_paths(options, argv[optind], argv[optind + 1]);
 	if (options->fake)

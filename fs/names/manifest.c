@@ -12,6 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "escape.h"
+#include "fnv.h"
+#include "grow.h"
+
 static const char header[] = "shadefs manifest 1\n";
 
 struct dir {
@@ -30,15 +34,8 @@ struct manifest {
 	uint64_t mark;
 };
 
-/* FNV-1a: against accidents, not against people. */
-#define MARK_BEGIN 0xcbf29ce484222325u
-
-static uint64_t mark_add(uint64_t mark, const char *bytes, size_t size)
-{
-	for (size_t i = 0; i < size; i++)
-		mark = (mark ^ (unsigned char)bytes[i]) * 0x100000001b3u;
-	return mark;
-}
+/* How names are written: one way for each, so that equal trees have equal marks. */
+#define NAME_FORM (ESCAPE_SPACE | ESCAPE_HIGH | ESCAPE_OCTAL)
 
 /* --- reading what is in a line ---------------------------------------------------------------- */
 
@@ -119,37 +116,21 @@ static bool take_attr(struct cursor *c, struct store_attr *attr)
 	       take_u32(c, &attr->nlink);
 }
 
-static bool is_octal(char c)
+static bool is_visible(char c)
 {
-	return c >= '0' && c <= '7';
-}
-
-/* The byte after a backslash. */
-static bool take_escaped(struct cursor *c, char *byte)
-{
-	const char *at = c->at;
-
-	if (c->end - at < 3 || at[0] < '0' || at[0] > '3' || !is_octal(at[1]) || !is_octal(at[2]))
-		return false;
-	*byte = (char)((at[0] - '0') << 6 | (at[1] - '0') << 3 | (at[2] - '0'));
-	c->at += 3;
-	return *byte != 0;
+	return c > ' ' && c < 0x7f;
 }
 
 /* The rest of a line, up to and with its end. */
 static bool take_name(struct cursor *c, char *name)
 {
-	size_t length = 0;
+	const char *begin = c->at;
 
-	while (c->at<c->end && * c->at> ' ' && *c->at < 0x7f) {
-		char byte = *c->at++;
-
-		if (length == MANIFEST_PATH_MAX - 1 || (byte == '\\' && !take_escaped(c, &byte)))
-			return false;
-		name[length++] = byte;
-	}
-	name[length] = 0;
-	return take(c, "\n");
+	while (c->at < c->end && is_visible(*c->at))
+		c->at++;
+	return unescape_text(name, MANIFEST_PATH_MAX, begin, (size_t)(c->at - begin), NAME_FORM) >=
+		       0 &&
+	       take(c, "\n");
 }
 
 static bool is_name(const char *name, size_t length)
@@ -223,15 +204,8 @@ static struct dir *last_dir(struct manifest *manifest)
 
 static struct dir *new_dir(struct manifest *m)
 {
-	if (m->dir_count == m->dir_room) {
-		size_t room = m->dir_room ? m->dir_room * 2 : 64;
-		struct dir *grown = realloc(m->dirs, room * sizeof(*grown));
-
-		if (!grown)
-			return NULL;
-		m->dirs = grown;
-		m->dir_room = room;
-	}
+	if (grow(m->dirs, m->dir_room, m->dir_count, 1))
+		return NULL;
 	return &m->dirs[m->dir_count];
 }
 
@@ -285,7 +259,7 @@ static int read_end_line(struct reading *r)
 	uint64_t dirs, entries;
 	char mark[32];
 
-	m->mark = mark_add(MARK_BEGIN, m->text, (size_t)(r->at.at - m->text));
+	m->mark = fnv64_add(FNV64_BEGIN, m->text, (size_t)(r->at.at - m->text));
 	snprintf(mark, sizeof(mark), "%016" PRIx64 "\n", m->mark);
 	if (!take(&r->at, "end ") || !take_u64(&r->at, UINT64_MAX, &dirs) ||
 	    !take_u64(&r->at, UINT64_MAX, &entries))
@@ -410,14 +384,14 @@ int manifest_list(const struct manifest *manifest, const char *path,
 
 static void put(struct manifest_writer *writer, const char *text, size_t size)
 {
-	writer->mark = mark_add(writer->mark, text, size);
+	writer->mark = fnv64_add(writer->mark, text, size);
 	if (writer->file)
 		(void)fwrite(text, 1, size, writer->file);
 }
 
 void manifest_begin(struct manifest_writer *writer, FILE *file)
 {
-	*writer = (struct manifest_writer){ .file = file, .mark = MARK_BEGIN };
+	*writer = (struct manifest_writer){ .file = file, .mark = FNV64_BEGIN };
 	put(writer, header, sizeof(header) - 1);
 }
 
@@ -460,23 +434,6 @@ static char *put_attr(char *at, const struct store_attr *attr)
 	return put_number(at, attr->nlink, 10);
 }
 
-static char *put_name(char *at, const char *name)
-{
-	for (; *name; name++) {
-		unsigned char byte = (unsigned char)*name;
-
-		if (byte > ' ' && byte < 0x7f && byte != '\\') {
-			*at++ = *name;
-			continue;
-		}
-		*at++ = '\\';
-		*at++ = (char)('0' + (byte >> 6));
-		*at++ = (char)('0' + (byte >> 3 & 7));
-		*at++ = (char)('0' + (byte & 7));
-	}
-	return at;
-}
-
 static void put_line(struct manifest_writer *writer, char kind, const struct store_attr *attr,
 		     const char *before_name, const char *name)
 {
@@ -486,8 +443,8 @@ static void put_line(struct manifest_writer *writer, char kind, const struct sto
 	*at++ = kind;
 	at = put_attr(at, attr);
 	*at++ = ' ';
-	at = put_name(at, before_name);
-	at = put_name(at, name);
+	at = escape_text(at, before_name, strlen(before_name), NAME_FORM);
+	at = escape_text(at, name, strlen(name), NAME_FORM);
 	*at++ = '\n';
 	put(writer, line, (size_t)(at - line));
 }

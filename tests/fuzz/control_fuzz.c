@@ -2,8 +2,9 @@
 /*
  * Any bytes at all for the parser of .shade/control, as a libFuzzer target:
  *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Iinclude -Ifs \
- *           tests/fuzz/control_fuzz.c fs/control_{parse,text,binary}.c -o control_fuzz
+ *     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Iinclude -Ifs -Itext -Ibase \
+ *           tests/fuzz/control_fuzz.c fs/control/{parse,text,binary}.c \
+ *           text/{escape,number,size}.c -o control_fuzz
  *
  * or, with -DCONTROL_FUZZ_MAIN and any compiler, as a program that makes up its own inputs:
  * control_fuzz [SEED [ROUNDS]].

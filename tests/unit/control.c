@@ -353,27 +353,3 @@ Test(control, ioctl_batches)
 	cr_assert_eq(control_parser_batch(p, &batch), 0);
 	cr_assert_eq(world.score_calls, 2);
 }
-
-Test(control, sizes)
-{
-	static const struct {
-		const char *text;
-		uint64_t bytes;
-		double share;
-	} good[] = { { "0", 0, 0 },	      { "4096", 4096, 0 },
-		     { "1k", 1024, 0 },	      { "512M", 512u << 20, 0 },
-		     { "2T", 2ull << 40, 0 }, { "18446744073709551615", UINT64_MAX, 0 },
-		     { "100%", 0, 1 },	      { "12.5%", 0, 0.125 } };
-	static const char *const bad[] = { "",	  "%",	     "-1",   "1.5G", "-5%",  "1e999%",
-					   "1KB", "KK",	     "0x1",  "+1",   " 1",   "1%%",
-					   "5%G", "1e-999%", "101%", "0%",   "nan%", "G" };
-	uint64_t bytes;
-	double share;
-
-	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++) {
-		cr_assert_eq(control_parse_size(good[i].text, &bytes, &share), 0);
-		cr_assert(bytes == good[i].bytes && share == good[i].share, "%s", good[i].text);
-	}
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		cr_assert_eq(control_parse_size(bad[i], &bytes, &share), -EINVAL, "%s", bad[i]);
-}
