@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Batches on a device. Each one in flight has a slot: its ids, room for losses and scores on the
- * device, pinned memory that the scores are copied to, and an event behind the copy. Submitting
- * only queues; a batch is handed over once its event has passed. Slots are used again last in
- * first out, so a training that the device keeps up with has two or three of them, and only
- * their first use allocates.
+ * Batches on a device. Each batch in flight has a set of buffers: its ids, room for losses and
+ * scores on the device, pinned memory that the scores are copied to, and an event behind the copy.
+ * Submitting only queues; a batch is handed over once its event has passed. The set that was freed
+ * last is used first, so that a training that the device keeps up with uses two or three sets, and
+ * only the first use of a set allocates.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -19,9 +19,9 @@
 #define LAUNCH(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
 
-struct slot {
+struct buffers {
 	uint32_t *ids;
-	float *losses;	 /* on the device: for who gives no room of its own */
+	float *losses;	 /* on the device: for a caller without losses_out */
 	uint32_t *words; /* on the device: faults, then the scores */
 	uint32_t *host;	 /* their copy, pinned */
 	cudaEvent_t done;
@@ -32,12 +32,12 @@ struct slot {
 struct device {
 	int number;
 	float *table; /* on the device */
-	struct slot slots[DEVICE_IN_FLIGHT_MAX];
-	uint32_t free[DEVICE_IN_FLIGHT_MAX]; /* a stack of slots */
+	struct buffers buffers[DEVICE_IN_FLIGHT_MAX];
+	uint32_t free[DEVICE_IN_FLIGHT_MAX]; /* a stack of sets that are not in use */
 	uint32_t free_count;
-	uint32_t queue[DEVICE_IN_FLIGHT_MAX]; /* a ring of those in flight, oldest first */
+	uint32_t queue[DEVICE_IN_FLIGHT_MAX]; /* a ring of sets in flight, oldest first */
 	uint32_t queue_first, queue_count;
-	uint32_t handed; /* the slot that the last result is in, or NOBODY */
+	uint32_t handed; /* the set that the last result is in, or NOBODY */
 };
 
 #define NOBODY UINT32_MAX
@@ -49,7 +49,7 @@ static int fail(char *why, cudaError_t error, int code)
 	return code;
 }
 
-/* Makes the scorer's device the thread's own for as long as it lives. */
+/* The scorer's device is the current one of this thread for as long as the object lives. */
 class on_device
 {
       public:
@@ -73,52 +73,52 @@ class on_device
 	int before = -1, here;
 };
 
-/* --- slots ------------------------------------------------------------------------------ */
+/* --- buffers ------------------------------------------------------------------------------ */
 
-static void slot_free(struct slot *slot)
+static void buffers_free(struct buffers *buffers)
 {
-	free(slot->ids);
-	(void)cudaFree(slot->losses);
-	(void)cudaFree(slot->words);
-	(void)cudaFreeHost(slot->host);
-	slot->ids = NULL;
-	slot->losses = NULL;
-	slot->words = slot->host = NULL;
-	slot->room = 0;
+	free(buffers->ids);
+	(void)cudaFree(buffers->losses);
+	(void)cudaFree(buffers->words);
+	(void)cudaFreeHost(buffers->host);
+	buffers->ids = NULL;
+	buffers->losses = NULL;
+	buffers->words = buffers->host = NULL;
+	buffers->room = 0;
 }
 
-static cudaError_t slot_allocate(struct slot *slot, uint32_t count)
+static cudaError_t buffers_allocate(struct buffers *buffers, uint32_t count)
 {
 	cudaError_t error = cudaSuccess;
 
-	slot_free(slot);
-	slot->ids = (uint32_t *)malloc(count * sizeof(*slot->ids));
-	if (!slot->ids)
+	buffers_free(buffers);
+	buffers->ids = (uint32_t *)malloc(count * sizeof(*buffers->ids));
+	if (!buffers->ids)
 		return cudaErrorMemoryAllocation;
-	error = cudaMalloc((void **)&slot->losses, count * sizeof(*slot->losses));
+	error = cudaMalloc((void **)&buffers->losses, count * sizeof(*buffers->losses));
 	if (error == cudaSuccess)
-		error = cudaMalloc((void **)&slot->words, (count + 1) * 4);
+		error = cudaMalloc((void **)&buffers->words, (count + 1) * 4);
 	if (error == cudaSuccess)
-		error = cudaMallocHost((void **)&slot->host, (count + 1) * 4);
+		error = cudaMallocHost((void **)&buffers->host, (count + 1) * 4);
 	if (error == cudaSuccess)
-		slot->room = count;
+		buffers->room = count;
 	else
-		slot_free(slot);
+		buffers_free(buffers);
 	return error;
 }
 
-/* Without memory a device is as good as before: a training fills it to the brim, and may have
- * room again for the next batch. */
-static int slot_reserve(struct slot *slot, uint32_t count, char *why)
+/* -ENOMEM does not make the device unusable: a training uses almost all of its memory, and may
+ * leave enough for the next batch. */
+static int buffers_reserve(struct buffers *buffers, uint32_t count, char *why)
 {
 	cudaError_t error = cudaSuccess;
 
-	if (!slot->has_event) {
-		error = cudaEventCreateWithFlags(&slot->done, cudaEventDisableTiming);
-		slot->has_event = error == cudaSuccess;
+	if (!buffers->has_event) {
+		error = cudaEventCreateWithFlags(&buffers->done, cudaEventDisableTiming);
+		buffers->has_event = error == cudaSuccess;
 	}
-	if (error == cudaSuccess && slot->room < count)
-		error = slot_allocate(slot, count);
+	if (error == cudaSuccess && buffers->room < count)
+		error = buffers_allocate(buffers, count);
 	if (error == cudaSuccess)
 		return 0;
 	return fail(why, error, error == cudaErrorMemoryAllocation ? -ENOMEM : -EIO);
@@ -144,50 +144,50 @@ static void launch_loss(const struct shade_score_batch *batch, float *losses, ui
 }
 
 static void launch(const struct device *device, const struct shade_score_batch *batch,
-		   struct slot *slot)
+		   struct buffers *buffers)
 {
 	cudaStream_t stream = (cudaStream_t)batch->stream;
-	float *losses = batch->losses_out ? batch->losses_out : slot->losses;
-	float *scores = (float *)(slot->words + 1);
+	float *losses = batch->losses_out ? batch->losses_out : buffers->losses;
+	float *scores = (float *)(buffers->words + 1);
 	const float *ranked = batch->logits ? losses : batch->losses;
 	const uint32_t grid = (batch->count + RANK_THREADS - 1) / RANK_THREADS;
 
 	if (batch->logits && batch->dtype == SHADE_SCORE_F32)
-		launch_loss<SHADE_SCORE_F32>(batch, losses, slot->words);
+		launch_loss<SHADE_SCORE_F32>(batch, losses, buffers->words);
 	else if (batch->logits && batch->dtype == SHADE_SCORE_F16)
-		launch_loss<SHADE_SCORE_F16>(batch, losses, slot->words);
+		launch_loss<SHADE_SCORE_F16>(batch, losses, buffers->words);
 	else if (batch->logits)
-		launch_loss<SHADE_SCORE_BF16>(batch, losses, slot->words);
+		launch_loss<SHADE_SCORE_BF16>(batch, losses, buffers->words);
 	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, ranked, batch->count, device->table, scores,
-	       slot->words);
-	LAUNCH(withhold_kernel, grid, RANK_THREADS, stream, slot->words, batch->count, scores);
+	       buffers->words);
+	LAUNCH(withhold_kernel, grid, RANK_THREADS, stream, buffers->words, batch->count, scores);
 }
 
-/* Everything that a batch is, queued. */
+/* Queues all the work of a batch. */
 static cudaError_t queue_batch(const struct device *device, const struct shade_score_batch *batch,
-			       struct slot *slot)
+			       struct buffers *buffers)
 {
 	cudaStream_t stream = (cudaStream_t)batch->stream;
 	size_t bytes = batch->count * sizeof(float);
-	cudaError_t error = cudaMemsetAsync(slot->words, 0, 4, stream);
+	cudaError_t error = cudaMemsetAsync(buffers->words, 0, 4, stream);
 
 	if (error != cudaSuccess)
 		return error;
-	/* What others have left there is no failure of ours. */
+	/* Clears an error that other code of the process has left. */
 	(void)cudaGetLastError();
-	launch(device, batch, slot);
+	launch(device, batch, buffers);
 	error = cudaGetLastError();
 	if (error == cudaSuccess && !batch->logits && batch->losses_out)
 		error = cudaMemcpyAsync(batch->losses_out, batch->losses, bytes,
 					cudaMemcpyDeviceToDevice, stream);
 	if (error == cudaSuccess && batch->scores_out)
-		error = cudaMemcpyAsync(batch->scores_out, slot->words + 1, bytes,
+		error = cudaMemcpyAsync(batch->scores_out, buffers->words + 1, bytes,
 					cudaMemcpyDeviceToDevice, stream);
 	if (error == cudaSuccess)
-		error = cudaMemcpyAsync(slot->host, slot->words, bytes + 4, cudaMemcpyDeviceToHost,
-					stream);
+		error = cudaMemcpyAsync(buffers->host, buffers->words, bytes + 4,
+					cudaMemcpyDeviceToHost, stream);
 	if (error == cudaSuccess)
-		error = cudaEventRecord(slot->done, stream);
+		error = cudaEventRecord(buffers->done, stream);
 	return error;
 }
 
@@ -209,12 +209,12 @@ static void device_close(struct device *device)
 {
 	on_device here(device->number);
 
-	/* Also for a batch that could only be queued in part. */
+	/* This waits for a batch that was queued only in part as well. */
 	(void)cudaDeviceSynchronize();
 	for (uint32_t i = 0; i < DEVICE_IN_FLIGHT_MAX; i++) {
-		slot_free(&device->slots[i]);
-		if (device->slots[i].has_event)
-			(void)cudaEventDestroy(device->slots[i].done);
+		buffers_free(&device->buffers[i]);
+		if (device->buffers[i].has_event)
+			(void)cudaEventDestroy(device->buffers[i].done);
 	}
 	(void)cudaFree(device->table);
 	free(device);
@@ -251,7 +251,7 @@ static int device_open(struct device **out, int32_t number, const float *table, 
 	return 0;
 }
 
-/* The slot of the last result is free once nobody looks at it any more. */
+/* The caller is done with the last result: its buffers are free. */
 static void release_handed(struct device *device)
 {
 	if (device->handed != NOBODY)
@@ -262,7 +262,7 @@ static void release_handed(struct device *device)
 static int device_submit(struct device *device, const struct shade_score_batch *batch, char *why)
 {
 	on_device here(device->number);
-	struct slot *slot;
+	struct buffers *buffers;
 	cudaError_t error;
 	uint32_t index;
 	int rc;
@@ -271,14 +271,14 @@ static int device_submit(struct device *device, const struct shade_score_batch *
 	if (!device->free_count)
 		return -EAGAIN;
 	index = device->free[device->free_count - 1];
-	slot = &device->slots[index];
-	rc = here.error == cudaSuccess ? slot_reserve(slot, batch->count, why)
+	buffers = &device->buffers[index];
+	rc = here.error == cudaSuccess ? buffers_reserve(buffers, batch->count, why)
 				       : fail(why, here.error, -EIO);
 	if (rc)
 		return rc;
-	slot->count = batch->count;
-	memcpy(slot->ids, batch->ids, batch->count * sizeof(*slot->ids));
-	error = queue_batch(device, batch, slot);
+	buffers->count = batch->count;
+	memcpy(buffers->ids, batch->ids, batch->count * sizeof(*buffers->ids));
+	error = queue_batch(device, batch, buffers);
 	if (error != cudaSuccess)
 		return fail(why, error, -EIO);
 	device->free_count--;
@@ -289,7 +289,7 @@ static int device_submit(struct device *device, const struct shade_score_batch *
 static int device_take(struct device *device, int wait, struct device_result *result, char *why)
 {
 	on_device here(device->number);
-	struct slot *slot;
+	struct buffers *buffers;
 	cudaError_t error;
 
 	release_handed(device);
@@ -297,8 +297,8 @@ static int device_take(struct device *device, int wait, struct device_result *re
 		return fail(why, here.error, -EIO);
 	if (!device->queue_count)
 		return 0;
-	slot = &device->slots[device->queue[device->queue_first]];
-	error = wait ? cudaEventSynchronize(slot->done) : cudaEventQuery(slot->done);
+	buffers = &device->buffers[device->queue[device->queue_first]];
+	error = wait ? cudaEventSynchronize(buffers->done) : cudaEventQuery(buffers->done);
 	if (error == cudaErrorNotReady) {
 		(void)cudaGetLastError();
 		return 0;
@@ -308,10 +308,10 @@ static int device_take(struct device *device, int wait, struct device_result *re
 	device->handed = device->queue[device->queue_first];
 	device->queue_first = (device->queue_first + 1) % DEVICE_IN_FLIGHT_MAX;
 	device->queue_count--;
-	result->ids = slot->ids;
-	result->scores = (const float *)(slot->host + 1);
-	result->count = slot->count;
-	result->faults = slot->host[0];
+	result->ids = buffers->ids;
+	result->scores = (const float *)(buffers->host + 1);
+	result->count = buffers->count;
+	result->faults = buffers->host[0];
 	return 1;
 }
 

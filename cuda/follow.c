@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * shade-score follow: losses come in as a training computes them; scores, orders and epochs go
- * to the mount. Nothing is lost if this is killed: the mount goes on with what it was told, and
- * the next one begins with the scores that are there.
+ * to the mount. Nothing is lost if this process is killed: the mount goes on with what it was told,
+ * and the next process begins with the scores that the mount has.
  *
  * An epoch ends when its end is said, when a record of a later one comes, or with the input.
  */
@@ -36,7 +36,7 @@ struct follow {
 	struct lines lines; /* binary: only to count records */
 	uint64_t *resident; /* little endian, so its bytes are the scorer's bitmap */
 	uint32_t *order;
-	uint64_t epoch;	    /* that runs */
+	uint64_t epoch;	    /* the one that runs */
 	uint64_t records;   /* of it so far */
 	uint64_t announced; /* the last epoch whose order the mount has */
 	bool any;	    /* it has one */
@@ -224,7 +224,7 @@ static void read_binary(struct follow *f)
 /* --- all of it ----------------------------------------------------------------------------------
  */
 
-/* What an earlier one has told the mount. */
+/* Takes over the scores that an earlier process has sent to the mount. */
 static void take_over(struct follow *f)
 {
 	int fd = shade_open_file(f->mount, "scores");

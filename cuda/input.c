@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Files, and the end of the program where they are not what they should be. */
+/* Reads and writes files, and exits with a sentence where they are not what they should be. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

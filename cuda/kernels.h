@@ -90,7 +90,7 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 		__syncthreads();
 		for (uint32_t i = 0; i < here; i++)
 			rank += tile[i] < key || (tile[i] == key && from + i < own);
-		/* Before somebody overwrites what another still reads. */
+		/* No thread overwrites what another one still reads. */
 		__syncthreads();
 	}
 	if (own >= count)
@@ -100,8 +100,8 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 	scores[own] = table[rank];
 }
 
-/* A batch with a fault has no scores: whoever reads them on the device must see that without
- * asking the host. A launch of its own, for only then all faults are known. */
+/* A batch with a fault has no scores, and code that reads them on the device must see that without
+ * asking the host. This is a launch of its own, because all faults are known only then. */
 __global__ void withhold_kernel(const uint32_t *faults, uint32_t count, float *scores)
 {
 	const uint32_t own = blockIdx.x * blockDim.x + threadIdx.x;

@@ -13,7 +13,7 @@
 
 #define MODULE "libshade-score-cuda.so"
 
-/* The module beside the file that has this code; "" if that cannot be told. */
+/* The path of the module beside the file that has this code; "" if that is not known. */
 static void beside(char *path, size_t room)
 {
 	Dl_info info;
@@ -43,7 +43,7 @@ static void *open_module(void)
 
 int module_open(const struct device_ops **ops)
 {
-	/* Never closed: a CUDA runtime does not leave a process without traces. */
+	/* The module is never closed: a CUDA runtime cannot be unloaded cleanly. */
 	void *module = open_module(), *symbol;
 	device_module_fn entry;
 

@@ -86,7 +86,7 @@ static int echo_copy(struct pads_echo *to, const struct pads_echo *from)
 	return 0;
 }
 
-/* Bits of samples that are not there would be read by nobody, but saved: they are cut off. */
+/* Clears the bits beyond the last sample: nothing reads them, but they would be saved. */
 static void copy_bitmap(uint64_t *to, const uint8_t *from, uint32_t samples)
 {
 	for (uint32_t byte = 0; byte < (samples + 7) / 8; byte++) {
@@ -140,7 +140,7 @@ static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64
 	return 0;
 }
 
-/* What must be drawn when `epoch` begins, and was not yet. */
+/* Draws the orders that must be known when `epoch` begins, and are not yet. */
 static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
 		      struct plan *plans, struct pads_echo *echo)
 {
@@ -156,7 +156,7 @@ static int draw_plans(const struct scorer_state *state, uint64_t epoch, const ui
 	return 0;
 }
 
-/* Moves what was drawn in, and lets go of what has passed. */
+/* Takes over what was drawn, and frees plans of epochs that have passed. */
 static void replace_plans(struct scorer_state *state, uint64_t epoch, struct plan *fresh)
 {
 	for (unsigned i = 0; i < PLANS; i++) {

@@ -183,7 +183,7 @@ const char *shade_scorer_backend(const struct shade_scorer *s)
 
 /* --- the device --------------------------------------------------------------------------- */
 
-/* The last visit wins, so the sequence matters. */
+/* The last visit of a sample counts, so results are applied in the sequence of submission. */
 static void apply(struct shade_scorer *s, const uint32_t *ids, const float *scores, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -212,7 +212,7 @@ int scorer_drain(struct shade_scorer *s, bool wait)
 	return score_fail(-EIO, "the CUDA device has failed: %s", why);
 }
 
-/* Tells of batches that were left out, once. */
+/* Reports the batches that were left out, once. */
 static int tell_left_out(struct shade_scorer *s)
 {
 	uint32_t left_out = s->left_out, faults = s->faults;
@@ -330,7 +330,7 @@ static int clean_losses(const struct shade_score_batch *b, const float *from, fl
 static int score_on_host(struct shade_scorer *s, const struct shade_score_batch *b, float *losses,
 			 float *scores)
 {
-	/* Earlier batches are earlier visits. */
+	/* Batches in flight were submitted before this one, so their scores come first. */
 	int rc = scorer_drain(s, true);
 
 	if (!rc && b->logits)

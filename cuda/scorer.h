@@ -36,7 +36,7 @@ struct shade_scorer {
 	const struct device_ops *ops; /* NULL: the CPU does it all */
 	struct device *device;
 	bool device_lost;
-	uint32_t left_out; /* batches that sync must tell of */
+	uint32_t left_out; /* batches that the next sync reports */
 	uint32_t faults;   /* what was wrong with them, of enum device_fault */
 };
 
@@ -53,10 +53,10 @@ void scorer_state_free(struct scorer_state *state);
 size_t plan_words(const struct shade_scorer_options *options);
 const struct plan *plan_find(const struct scorer_state *state, uint64_t epoch);
 void plan_free(struct plan *plan);
-/* Whether an echo state can go on; a draw takes that for granted. */
+/* Whether a draw can go on from this echo state; pads_draw() does not check that. */
 bool plan_echo_is_sound(const struct shade_scorer_options *options, const struct pads_echo *echo);
 
-/* A fingerprint of bytes; no protection from anybody who means harm. */
+/* A fingerprint of bytes, against accidents. It is no protection against people. */
 uint64_t score_hash(uint64_t hash, const void *bytes, size_t size);
 
 /* Opens the module with the kernels. 0 or -ENODEV. */

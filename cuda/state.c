@@ -189,7 +189,7 @@ int64_t shade_scorer_save(struct shade_scorer *s, void *buffer, uint64_t room)
 	bool fits;
 
 	pthread_mutex_lock(&s->lock);
-	/* Scores that a lost device still had are lost with it; the rest can be saved. */
+	/* If the device is lost, so are the scores that it had; the rest can be saved. */
 	(void)scorer_drain(s, true);
 	save_state(&w, &s->state);
 	pthread_mutex_unlock(&s->lock);
@@ -207,7 +207,7 @@ static int say_bad(const char *what)
 	return score_fail(-EINVAL, "this is not a usable scorer state: %s", what);
 }
 
-/* Why an array is not there. */
+/* The error of an array that could not be read. */
 static int say_missing(const struct reader *r)
 {
 	return r->failed ? say_bad("it is cut off") : score_fail(-ENOMEM, "out of memory");
@@ -365,7 +365,7 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 		scorer_state_free(&state);
 		return rc;
 	}
-	/* What is in flight belongs to the state that goes. */
+	/* Batches in flight belong to the state that is replaced. */
 	(void)scorer_drain(s, true);
 	scorer_state_free(&s->state);
 	s->state = state;

@@ -43,7 +43,7 @@ static void print_help(void)
 	args_print_policies();
 }
 
-/* Results that could not be written are no results. */
+/* A run whose results could not be written has failed. */
 static int finish(int code)
 {
 	if (!fflush(stdout) && !ferror(stdout))

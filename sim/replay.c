@@ -3,7 +3,7 @@
  * shade-sim replay: the same trace through one policy after the other.
  *
  * `min` is no policy of its own. Belady's MIN with bypass is what `shade` becomes when
- * the whole future is announced as one order, so that is what is done.
+ * the whole future is announced as one order, so replay announces it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -96,7 +96,7 @@ static void take_order(const struct trace *trace, const struct trace_event *even
 			     trace_order_ids(trace, event), event->id);
 
 	if (rc == -ERANGE)
-		return; /* late: of no use, and nothing to stop for */
+		return; /* an order that comes too late is no error of the trace */
 	if (rc == -ENOSPC)
 		fail_at(trace->name, event->line, "more than %d orders are ahead",
 			SCHED_ORDERS_MAX);

@@ -278,7 +278,7 @@ static void announce(struct run *run, uint64_t epoch, uint32_t **parts)
 	free(whole);
 }
 
-/* Echo carries state from epoch to epoch, which every rank must find as it was. */
+/* Echo carries state from epoch to epoch; every rank must draw from the same one. */
 static void draw_parts(struct run *run, struct pads_request *request, uint32_t **parts)
 {
 	struct pads_echo before = run->echo;
@@ -385,7 +385,7 @@ static void show_progress(const char *policy, uint32_t epoch, uint32_t epochs)
 			epochs, epoch == epochs ? "\r\033[K" : "");
 }
 
-/* Writing the stream must not fail half-way unnoticed. */
+/* A stream that was written only in part must not go unnoticed. */
 static void close_freeze(struct run *run)
 {
 	bool failed;

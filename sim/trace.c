@@ -13,7 +13,7 @@
 #define uthash_nonfatal_oom(element) must(NULL)
 #include <uthash.h>
 
-/* From the ids of the file to ours. */
+/* Maps an id of the file to one in memory. */
 struct known_id {
 	uint64_t outside;
 	uint32_t inside;

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names may have anything in them: one sentence stays one line, and no escape works. */
+/* A name may contain newlines and terminal escapes: the sentence stays one line, and does nothing
+ * to the terminal. */
 __attribute__((noreturn)) static void end(int status, const char *format, va_list args)
 {
 	char sentence[8192];

@@ -76,7 +76,7 @@ static size_t word_length(const struct lines *lines)
 	return strcspn(lines->at, " \t\r\n\v\f");
 }
 
-/* For errors, cut to what a person reads. */
+/* How much of the word an error shows. */
 static int shown_length(const struct lines *lines)
 {
 	size_t length = word_length(lines);
