@@ -467,7 +467,7 @@ static void print_help(void)
 	     "       shadefs --help | --version\n"
 	     "\n"
 	     "A read-only view of SOURCE whose files are kept in memory by importance.\n"
-	     "  -f                  stay in front\n"
+	     "  -f                  run in the foreground\n"
 	     "\n"
 	     "options:");
 	for (size_t i = 0; i < ROWS; i++) {
