@@ -537,7 +537,7 @@ void shade_ioctl(struct front *front, fuse_req_t req, unsigned command, const vo
 	if (!handle->parser) {
 		rc = -ENOTTY;
 	} else if (command == SHADE_IOCTL_SCORES && in_size == sizeof(struct shade_ioctl_scores)) {
-		rc = control_parser_batch(handle->parser, in);
+		rc = control_parser_scores(handle->parser, in);
 	} else if (command == SHADE_IOCTL_EPOCH && in_size == sizeof(struct shade_ioctl_epoch)) {
 		rc = cache_epoch(front->cache, handle->job,
 				 ((const struct shade_ioctl_epoch *)in)->epoch);

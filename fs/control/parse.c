@@ -4,7 +4,7 @@
  *
  * Checked messages become a list of commands; what belongs to them is in pools, which are
  * arrays of bytes that only grow at their end. So going back after a failure is cutting the
- * pools to what they held before, and several orders and batches in one write cost no
+ * pools to what they held before, and several orders and lists of scores in one write cost no
  * allocation each. After a write the pools keep only what belongs to the message that is
  * not complete and to the order that is open, moved to the front.
  */
@@ -78,38 +78,38 @@ const char *control_quote(char quoted[CONTROL_QUOTE_SIZE], const char *text, siz
 	return quoted;
 }
 
-static struct control_place place_now(const struct control_parser *p)
+static struct control_position position_now(const struct control_parser *p)
 {
 	bool is_record = p->record.head_need != 0;
 	uint32_t number = is_record ? p->record_number : p->line;
 
-	return (struct control_place){ is_record, number, number };
+	return (struct control_position){ is_record, number, number };
 }
 
 /* Begins the answer; returns where it goes on. */
-static char *answer_place(struct control_parser *p, const struct control_place *place)
+static char *answer_position(struct control_parser *p, const struct control_position *position)
 {
 	size_t size = sizeof(p->answer);
 	int length;
 
-	if (place->is_record)
-		length = snprintf(p->answer, size, "record %" PRIu32, place->first);
-	else if (place->first != place->last)
-		length = snprintf(p->answer, size, "lines %" PRIu32 " to %" PRIu32, place->first,
-				  place->last);
+	if (position->is_record)
+		length = snprintf(p->answer, size, "record %" PRIu32, position->first);
+	else if (position->first != position->last)
+		length = snprintf(p->answer, size, "lines %" PRIu32 " to %" PRIu32, position->first,
+				  position->last);
 	else
-		length = snprintf(p->answer, size, "line %" PRIu32, place->first);
+		length = snprintf(p->answer, size, "line %" PRIu32, position->first);
 	return p->answer + length;
 }
 
 int control_fail(struct control_parser *p, const char *format, ...)
 {
-	struct control_place place = place_now(p);
-	char *at = answer_place(p, &place);
-	char *end = p->answer + sizeof(p->answer) - 1; /* the newline has its place */
+	struct control_position position = position_now(p);
+	char *at = answer_position(p, &position);
+	char *end = p->answer + sizeof(p->answer) - 1; /* the newline needs one */
 	va_list arguments;
 
-	if (place.is_record)
+	if (position.is_record)
 		at += sprintf(at, ", byte %" PRIu64, p->record.head_used + p->record.body_taken);
 	at = stpcpy(at, ": ");
 	va_start(arguments, format);
@@ -121,21 +121,11 @@ int control_fail(struct control_parser *p, const char *format, ...)
 
 struct control_command *control_add_command(struct control_parser *p, enum control_kind kind)
 {
-	struct control_command command = { .kind = kind, .place = place_now(p) };
+	struct control_command command = { .kind = kind, .position = position_now(p) };
 
 	if (control_pool_add(&p->commands, &command, sizeof(command)))
 		return NULL;
 	return (struct control_command *)(p->commands.data + p->commands.used) - 1;
-}
-
-uint32_t control_id_count(const struct control_parser *p)
-{
-	return p->table.used ? (uint32_t)(p->table.used / sizeof(uint32_t)) : p->id_limit;
-}
-
-uint32_t control_map_id(const struct control_parser *p, uint32_t id)
-{
-	return p->table.used ? ((const uint32_t *)p->table.data)[id] : id;
 }
 
 const char *control_relative(const char *path)
@@ -240,7 +230,7 @@ static int apply_text(struct control_parser *p, const struct control_command *co
 
 static int apply_order(struct control_parser *p, const struct control_command *command)
 {
-	const struct control_pool *pool = command->place.is_record ? &p->ids : &p->order_ids;
+	const struct control_pool *pool = command->position.is_record ? &p->ids : &p->order_ids;
 	static const uint32_t none[1];
 	const void *ids = command->count ? pool->data + command->ids_at : (const void *)none;
 
@@ -286,7 +276,7 @@ static void answer_refused(struct control_parser *p, const struct control_comman
 			   int error)
 {
 	const char *reason = strerrordesc_np(-error);
-	char *at = answer_place(p, &command->place);
+	char *at = answer_position(p, &command->position);
 
 	snprintf(at, (size_t)(p->answer + sizeof(p->answer) - at),
 		 ": %s: %s; what came before it was applied, what follows was not\n",
@@ -403,7 +393,7 @@ const char *control_parser_answer(const struct control_parser *p)
 	return p->answer;
 }
 
-static int batch_fail(struct control_parser *p, uint32_t entry, const char *what)
+static int ioctl_fail(struct control_parser *p, uint32_t entry, const char *what)
 {
 	snprintf(p->answer, sizeof(p->answer), "ioctl, entry %" PRIu32 ": %s\n", entry, what);
 	return -EINVAL;
@@ -413,29 +403,29 @@ int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id)
 {
 	p->id_limit = p->ops->sample_count(p->ctx);
 	if (id >= control_id_count(p))
-		return batch_fail(p, 0, "the id is out of range");
+		return ioctl_fail(p, 0, "the id is out of range");
 	*mount_id = control_map_id(p, id);
 	return 0;
 }
 
-int control_parser_batch(struct control_parser *p, const struct shade_ioctl_scores *batch)
+int control_parser_scores(struct control_parser *p, const struct shade_ioctl_scores *scores)
 {
 	uint32_t ids[SHADE_IOCTL_SCORES_MAX];
 	uint32_t bad;
 	int error;
 
-	if (!batch->count || batch->count > SHADE_IOCTL_SCORES_MAX || batch->zero)
-		return batch_fail(p, 0, "the count is out of range, or `zero` is not");
-	bad = control_bad_score(batch->scores, batch->count);
-	if (bad < batch->count)
-		return batch_fail(p, bad, "a score is a finite number of 0 or more");
+	if (!scores->count || scores->count > SHADE_IOCTL_SCORES_MAX || scores->zero)
+		return ioctl_fail(p, 0, "the count is out of range, or `zero` is not");
+	bad = control_bad_score(scores->scores, scores->count);
+	if (bad < scores->count)
+		return ioctl_fail(p, bad, "a score is a finite number of 0 or more");
 	p->id_limit = p->ops->sample_count(p->ctx);
-	for (uint32_t i = 0; i < batch->count; i++) {
-		if (batch->ids[i] >= control_id_count(p))
-			return batch_fail(p, i, "the id is out of range");
-		ids[i] = control_map_id(p, batch->ids[i]);
+	for (uint32_t i = 0; i < scores->count; i++) {
+		if (scores->ids[i] >= control_id_count(p))
+			return ioctl_fail(p, i, "the id is out of range");
+		ids[i] = control_map_id(p, scores->ids[i]);
 	}
-	error = p->ops->scores(p->ctx, ids, batch->scores, batch->count);
+	error = p->ops->scores(p->ctx, ids, scores->scores, scores->count);
 	snprintf(p->answer, sizeof(p->answer), error ? "ioctl: not applied\n" : "ok 1 command\n");
 	return error;
 }

@@ -31,7 +31,7 @@
 struct control_parser;
 
 /* What a parser asks and orders; all are needed. `ctx` is control_parser_new()'s. Paths are
- * relative to the mount, without "./" in front; "." is the mount itself. */
+ * relative to the mount, without a leading "./"; "." is the mount itself. */
 struct control_ops {
 	/* Questions, before anything of a write is applied. */
 	uint32_t (*sample_count)(void *ctx);
@@ -61,7 +61,7 @@ struct control_ops {
 /* NULL: no memory. `ops` must outlive the parser. */
 struct control_parser *control_parser_new(const struct control_ops *ops, void *ctx);
 
-/* Forgets an unfinished message and an open order. NULL is fine. */
+/* Drops an unfinished message and an open order. NULL is fine. */
 void control_parser_free(struct control_parser *p);
 
 /* Takes all of `data`. 0; -EINVAL: bad input; -ENOMEM; or what a command returned. */
@@ -76,8 +76,8 @@ int control_parser_finish(struct control_parser *p);
  * until the next call. */
 const char *control_parser_answer(const struct control_parser *p);
 
-/* SHADE_IOCTL_SCORES: checks the batch and hands it over, as a write would. */
-int control_parser_batch(struct control_parser *p, const struct shade_ioctl_scores *batch);
+/* SHADE_IOCTL_SCORES: checks the scores and applies them, as a write would. */
+int control_parser_scores(struct control_parser *p, const struct shade_ioctl_scores *scores);
 
 /* The mount's id for an id on this descriptor, or -EINVAL. */
 int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Between control_parse.c, which keeps the state, control_text.c and control_binary.c, which read
- * one language each. */
-#ifndef SHADE_CONTROL_INTERNAL_H
-#define SHADE_CONTROL_INTERNAL_H
+/* Between parse.c, which keeps the state, text.c and binary.c, which read one language each. */
+#ifndef SHADE_CONTROL_PARSE_INTERNAL_H
+#define SHADE_CONTROL_PARSE_INTERNAL_H
 
 #include "control/parse.h"
 
+#include <assert.h>
 #include <stdbool.h>
 
 /* Bytes that grow. */
@@ -34,8 +34,8 @@ enum control_kind {
 	CONTROL_RESCAN,
 };
 
-/* Where a message is, to be told: lines and records of a write are counted apart. */
-struct control_place {
+/* The position of a message in a write, for the answer: lines and records are counted apart. */
+struct control_position {
 	bool is_record;
 	uint32_t first;
 	uint32_t last; /* of several `score` lines */
@@ -44,7 +44,7 @@ struct control_place {
 /* A checked message that waits until the whole write is. Offsets are bytes in a pool. */
 struct control_command {
 	enum control_kind kind;
-	struct control_place place;
+	struct control_position position;
 	uint32_t count;	  /* of scores, or of ids */
 	size_t ids_at;	  /* in `ids`; of a text order in `order_ids` */
 	size_t scores_at; /* in `scores` */
@@ -110,7 +110,20 @@ struct control_parser {
 
 #define CONTROL_QUOTE_SIZE 64
 
-/* control_parse.c */
+/* How many ids there are for this descriptor. */
+static inline uint32_t control_id_count(const struct control_parser *p)
+{
+	return p->table.used ? (uint32_t)(p->table.used / sizeof(uint32_t)) : p->id_limit;
+}
+
+/* From an id below control_id_count() to the mount's. */
+static inline uint32_t control_map_id(const struct control_parser *p, uint32_t id)
+{
+	assert(id < control_id_count(p));
+	return p->table.used ? ((const uint32_t *)p->table.data)[id] : id;
+}
+
+/* --- parse.c */
 
 /* Makes the answer "line N: ..." or "record N, byte B: ..." and returns -EINVAL. */
 int control_fail(struct control_parser *p, const char *format, ...)
@@ -119,12 +132,8 @@ int control_fail(struct control_parser *p, const char *format, ...)
 int control_pool_reserve(struct control_pool *pool, size_t size);
 int control_pool_add(struct control_pool *pool, const void *data, size_t size);
 void control_pool_free(struct control_pool *pool);
-/* A new command at the present place; NULL: no memory. Holds until the next one is added. */
+/* A new command at the present position; NULL: no memory. Holds until the next one is added. */
 struct control_command *control_add_command(struct control_parser *p, enum control_kind kind);
-/* How many ids there are for this descriptor. */
-uint32_t control_id_count(const struct control_parser *p);
-/* From an id below control_id_count() to the mount's. */
-uint32_t control_map_id(const struct control_parser *p, uint32_t id);
 /* Skips "./"; "." if nothing is left, which is not part of `path`; NULL: the path is empty or
  * absolute. */
 const char *control_relative(const char *path);
@@ -133,12 +142,16 @@ const char *control_quote(char quoted[CONTROL_QUOTE_SIZE], const char *text, siz
 /* Finds a sample; -EINVAL with an answer if there is none. */
 int control_find_sample(struct control_parser *p, const char *path, uint32_t *id);
 
-/* control_text.c: takes one line, or the part of it that is there. */
+/* --- text.c */
+
+/* Takes one line, or the part of it that is there. */
 int control_text_take(struct control_parser *p, struct control_input *in);
 /* The line ends here. */
 int control_text_end(struct control_parser *p);
 
-/* control_binary.c: takes one record, or the part of it that is there. */
+/* --- binary.c */
+
+/* Takes one record, or the part of it that is there. */
 int control_binary_take(struct control_parser *p, struct control_input *in);
 /* The first that is no finite number of 0 or more; `count`: all are good. */
 uint32_t control_bad_score(const float *scores, uint32_t count);

@@ -166,7 +166,7 @@ static struct control_command *last_command(const struct control_parser *p)
 	return (struct control_command *)(p->commands.data + p->commands.used) - 1;
 }
 
-/* Adds to the batch that the line above belongs to, or begins one. */
+/* `score` lines that follow each other are one command: adds to that, or begins one. */
 static int add_score(struct control_parser *p, uint32_t id, float score)
 {
 	struct control_command *last = last_command(p);
@@ -174,7 +174,7 @@ static int add_score(struct control_parser *p, uint32_t id, float score)
 	if (control_pool_add(&p->ids, &id, sizeof(id)) ||
 	    control_pool_add(&p->scores, &score, sizeof(score)))
 		return -ENOMEM;
-	if (!last || last->kind != CONTROL_SCORES || last->place.is_record ||
+	if (!last || last->kind != CONTROL_SCORES || last->position.is_record ||
 	    last->count == SHADE_SCORES_MAX) {
 		last = control_add_command(p, CONTROL_SCORES);
 		if (!last)
@@ -183,7 +183,7 @@ static int add_score(struct control_parser *p, uint32_t id, float score)
 		last->scores_at = p->scores.used - sizeof(score);
 	}
 	last->count++;
-	last->place.last = p->line;
+	last->position.last = p->line;
 	return 0;
 }
 
@@ -454,8 +454,8 @@ static struct span partial_span(const struct control_parser *p)
 	return (struct span){ text, text + p->partial.used };
 }
 
-/* `partial` is the full beginning of a longer line, which only ids of an order may be: leaves
- * the place after `order EPOCH` in `rest`. */
+/* `partial` is the full beginning of a longer line, which only ids of an order may be: `rest` then
+ * begins after `order EPOCH`. */
 static int begin_ids(struct control_parser *p, struct span *rest)
 {
 	struct span command = take_word(rest);

@@ -336,20 +336,20 @@ Test(control, ioctl_batches)
 	static struct shade_ioctl_scores batch;
 
 	batch = (struct shade_ioctl_scores){ .count = 2, .ids = { 4, 5 }, .scores = { 1, 2 } };
-	cr_assert_eq(control_parser_batch(p, &batch), 0);
+	cr_assert_eq(control_parser_scores(p, &batch), 0);
 	cr_assert_str_eq(world.log, "score 4 1\nscore 5 2\n");
 	batch.ids[1] = SAMPLES;
-	cr_assert_eq(control_parser_batch(p, &batch), -EINVAL);
+	cr_assert_eq(control_parser_scores(p, &batch), -EINVAL);
 	cr_assert_str_eq(control_parser_answer(p), "ioctl, entry 1: the id is out of range\n");
 	batch.ids[1] = 5;
 	batch.scores[0] = NAN;
-	cr_assert_eq(control_parser_batch(p, &batch), -EINVAL);
+	cr_assert_eq(control_parser_scores(p, &batch), -EINVAL);
 	batch.scores[0] = 1;
 	batch.count = SHADE_IOCTL_SCORES_MAX + 1;
-	cr_assert_eq(control_parser_batch(p, &batch), -EINVAL);
+	cr_assert_eq(control_parser_scores(p, &batch), -EINVAL);
 	batch.count = 0;
-	cr_assert_eq(control_parser_batch(p, &batch), -EINVAL);
+	cr_assert_eq(control_parser_scores(p, &batch), -EINVAL);
 	batch.count = SHADE_IOCTL_SCORES_MAX;
-	cr_assert_eq(control_parser_batch(p, &batch), 0);
+	cr_assert_eq(control_parser_scores(p, &batch), 0);
 	cr_assert_eq(world.score_calls, 2);
 }
