@@ -31,6 +31,7 @@ enum lock_rank {
 	LOCK_PAGE_CACHE, /* stores and drops that wait for their thread */
 	LOCK_STORE,	 /* the source: reads under way */
 	LOCK_RELEASED,	 /* nodes that wait to be freed */
+	LOCK_SCAN,	 /* whether the samples are to be numbered again */
 	LOCK_END,	 /* whether the daemon is to end */
 };
 

@@ -1,19 +1,29 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* What is written to a control file: from commands to the cache. */
+/* The file `control`: a write goes to the file's parser, which calls apply_ops below for each
+ * command, and these call the cache. A read gets the answer. */
+#include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
-#include "control/shade.h"
+#include "control/internal.h"
+
+/* --- what the parser asks and orders ------------------------------------------------------------
+ */
+
+static const struct control_options *options_of(void *context)
+{
+	return &((struct control_file *)context)->control->options;
+}
 
 static struct cache *cache_of(void *context)
 {
-	return ((struct shade_handle *)context)->front->cache;
+	return options_of(context)->cache;
 }
 
 static uint32_t job_of(void *context)
 {
-	return ((struct shade_handle *)context)->job;
+	return ((struct control_file *)context)->job;
 }
 
 static uint32_t on_sample_count(void *context)
@@ -81,23 +91,24 @@ static int on_unpin(void *context, const char *path)
 	return cache_pin(cache_of(context), path, false);
 }
 
-static uint64_t capacity_of(uint64_t bytes, double share)
+static uint64_t capacity_of(void *context, uint64_t bytes, double share)
 {
-	const char *which;
+	const struct control_options *options = options_of(context);
 
-	return share > 0 ? (uint64_t)((double)options_memory(&which) * share) : bytes;
+	if (share <= 0)
+		return bytes;
+	return (uint64_t)((double)options->hooks->memory_bytes(options->context) * share);
 }
 
 static int on_check_capacity(void *context, uint64_t bytes, double share)
 {
-	const struct front *front = ((struct shade_handle *)context)->front;
-
-	return capacity_of(bytes, share) > front->options.inflight_bytes ? 0 : -EINVAL;
+	return capacity_of(context, bytes, share) > options_of(context)->inflight_bytes ? 0
+											: -EINVAL;
 }
 
 static int on_capacity(void *context, uint64_t bytes, double share)
 {
-	return cache_set_capacity(cache_of(context), capacity_of(bytes, share));
+	return cache_set_capacity(cache_of(context), capacity_of(context, bytes, share));
 }
 
 static int on_policy(void *context, const char *name)
@@ -107,11 +118,11 @@ static int on_policy(void *context, const char *name)
 
 static int on_rescan(void *context)
 {
-	atomic_store(&((struct shade_handle *)context)->front->scan_wanted, true);
+	options_of(context)->hooks->rescan(options_of(context)->context);
 	return 0;
 }
 
-const struct control_ops shade_control_ops = {
+const struct control_ops apply_ops = {
 	.sample_count = on_sample_count,
 	.find_sample = on_find_sample,
 	.check_path = on_check_path,
@@ -128,3 +139,96 @@ const struct control_ops shade_control_ops = {
 	.policy = on_policy,
 	.rescan = on_rescan,
 };
+
+/* --- requests ----------------------------------------------------------------------------------*/
+
+static void catch_up(const struct control *control)
+{
+	control->options.hooks->catch_up(control->options.context);
+}
+
+int control_write(struct control_file *file, const void *data, size_t size)
+{
+	int rc;
+
+	assert(file->parser);
+	catch_up(file->control);
+	lock_acquire(&file->lock);
+	rc = control_parser_write(file->parser, data, size);
+	file->answered = false;
+	lock_release(&file->lock);
+	return rc;
+}
+
+char *apply_take_answer(struct control_file *file, size_t max, size_t *length)
+{
+	const char *text;
+	char *copy;
+
+	lock_acquire(&file->lock);
+	if (!file->answered)
+		(void)control_parser_finish(file->parser);
+	text = file->answered ? "" : control_parser_answer(file->parser);
+	file->answered = true;
+	*length = strnlen(text, max);
+	copy = strndup(text, *length);
+	lock_release(&file->lock);
+	return copy;
+}
+
+static int query_locked(struct control_file *file, struct shade_ioctl_query *query)
+{
+	struct cache_sample sample;
+	uint32_t id;
+	int rc;
+
+	lock_assert_held(&file->lock);
+	rc = control_parser_id(file->parser, query->id, &id);
+	if (!rc)
+		rc = cache_get_sample(cache_of(file), file->job, id, &sample);
+	if (rc)
+		return rc;
+	query->frequency = sample.frequency;
+	query->score = sample.score;
+	query->resident = sample.resident;
+	query->size = sample.size;
+	return 0;
+}
+
+static int ioctl_locked(struct control_file *file, unsigned command, const void *in, size_t in_size,
+			void *out, size_t *out_size)
+{
+	struct shade_ioctl_query query;
+	int rc;
+
+	lock_assert_held(&file->lock);
+	if (command == SHADE_IOCTL_SCORES && in_size == sizeof(struct shade_ioctl_scores))
+		return control_parser_scores(file->parser, in);
+	if (command == SHADE_IOCTL_EPOCH && in_size == sizeof(struct shade_ioctl_epoch))
+		return cache_epoch(cache_of(file), file->job,
+				   ((const struct shade_ioctl_epoch *)in)->epoch);
+	if (command != SHADE_IOCTL_QUERY || in_size != sizeof(query))
+		return -ENOTTY;
+	memcpy(&query, in, sizeof(query));
+	rc = query_locked(file, &query);
+	memcpy(out, &query, sizeof(query));
+	*out_size = sizeof(query);
+	return rc;
+}
+
+int control_ioctl(struct control_file *file, unsigned command, const void *in, size_t in_size,
+		  void *out, size_t *out_size)
+{
+	int rc;
+
+	static_assert(sizeof(struct shade_ioctl_query) <= CONTROL_IOCTL_MAX, "answers have room");
+	*out_size = 0;
+	catch_up(file->control);
+	if (!file->parser)
+		return -ENOTTY;
+	lock_acquire(&file->lock);
+	rc = ioctl_locked(file, command, in, in_size, out, out_size);
+	file->answered = rc == -ENOTTY;
+	lock_release(&file->lock);
+	return rc;
+}

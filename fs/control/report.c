@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The files of .shade that can be read, as text. */
+/* The texts of .shade. Those on all samples are copied under one lock: they show one moment. */
+#include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "control/shade.h"
+#include "control/internal.h"
 
 #define AHEAD_SHOWN 100000 /* ids in `order` */
 
@@ -36,13 +38,13 @@ static double coverage_of(const struct cache_stats *s, uint32_t samples)
 	return samples ? (double)s->job.covered / samples : 0;
 }
 
-static unsigned collect(struct front *front, struct figure *figures, const char **policy)
+static unsigned collect(struct control *control, struct figure *figures, const char **policy)
 {
-	uint32_t samples = cache_samples(front->cache);
+	uint32_t samples = cache_samples(control->options.cache);
 	struct cache_stats s;
 	unsigned count = 0;
 
-	cache_get_stats(front->cache, &s);
+	cache_get_stats(control->options.cache, &s);
 	*policy = s.policy;
 #define GAUGE(name, value) figures[count++] = (struct figure){ name, "gauge", (double)(value) }
 #define COUNTER(name, value)                                                                       \
@@ -58,9 +60,9 @@ static unsigned collect(struct front *front, struct figure *figures, const char 
 	GAUGE("inflight_bytes", s.inflight_bytes);
 	GAUGE("memory_bytes", s.memory_bytes);
 	GAUGE("samples", samples);
-	GAUGE("scan_complete", cache_scan_complete(front->cache));
+	GAUGE("scan_complete", cache_scan_complete(control->options.cache));
 	COUNTER("accesses", s.sched.accesses + s.slotless_opens);
-	COUNTER("accesses_lost", atomic_load(&front->accesses_lost));
+	COUNTER("accesses_lost", control->options.hooks->accesses_lost(control->options.context));
 	COUNTER("hits", s.sched.hits);
 	COUNTER("hits_prefetched", s.sched.hits_prefetched);
 	COUNTER("misses", s.sched.admissions + s.sched.bypasses + s.slotless_opens);
@@ -87,112 +89,129 @@ static unsigned collect(struct front *front, struct figure *figures, const char 
 	COUNTER("warm_refused_bytes", s.warm_refused_bytes);
 #undef GAUGE
 #undef COUNTER
+	assert(count <= FIGURES_MAX);
 	return count;
 }
 
-void print_stats(struct front *front, uint32_t job, FILE *out)
+int report_stats(struct control *control, uint32_t job, FILE *out)
 {
 	struct figure figures[FIGURES_MAX];
 	const char *policy;
-	unsigned count = collect(front, figures, &policy);
+	unsigned count = collect(control, figures, &policy);
 
 	(void)job;
-	fprintf(out, "mode %s\npolicy %s\n", front_mode(front), policy);
+	fprintf(out, "mode %s\npolicy %s\n", control->mode, policy);
 	for (unsigned i = 0; i < count; i++)
 		fprintf(out, "%s %.15g\n", figures[i].name, figures[i].value);
+	return 0;
 }
 
-void print_metrics(struct front *front, uint32_t job, FILE *out)
+int report_metrics(struct control *control, uint32_t job, FILE *out)
 {
 	struct figure figures[FIGURES_MAX];
 	const char *policy;
-	unsigned count = collect(front, figures, &policy);
+	unsigned count = collect(control, figures, &policy);
 
 	(void)job;
 	fprintf(out, "# TYPE shadefs info\nshadefs_info{policy=\"%s\",mode=\"%s\"} 1\n", policy,
-		front_mode(front));
+		control->mode);
 	for (unsigned i = 0; i < count; i++)
 		fprintf(out, "# TYPE shadefs_%s %s\nshadefs_%s%s %.15g\n", figures[i].name,
 			figures[i].kind, figures[i].name,
 			strcmp(figures[i].kind, "counter") ? "" : "_total", figures[i].value);
 	fputs("# EOF\n", out);
+	return 0;
 }
 
-void print_config(struct front *front, uint32_t job, FILE *out)
+int report_config(struct control *control, uint32_t job, FILE *out)
 {
-	struct options now = front->options;
-	struct cache_stats stats;
-
 	(void)job;
-	cache_get_stats(front->cache, &stats);
-	if (stats.capacity_bytes != now.capacity_bytes)
-		now.capacity_from = "control";
-	if (strcmp(stats.policy, now.policy))
-		now.policy_from = "control";
-	now.capacity_bytes = stats.capacity_bytes;
-	now.policy = stats.policy;
-	options_print(&now, out);
+	control->options.hooks->print_config(control->options.context, out);
+	return 0;
 }
 
-void print_samples(struct front *front, uint32_t job, FILE *out)
+/* Before the scan there are no samples to report. */
+static int rc_of_report(int rc)
 {
-	uint32_t samples = cache_scan_complete(front->cache) ? cache_samples(front->cache) : 0;
+	return rc == -ENOMEM ? rc : 0;
+}
+
+int report_samples(struct control *control, uint32_t job, FILE *out)
+{
+	char **paths;
+	uint32_t count;
+	int rc = cache_copy_paths(control->options.cache, &paths, &count);
 
 	(void)job;
-	for (uint32_t id = 0; id < samples; id++) {
-		char *path = cache_sample_path(front->cache, id);
-
+	if (rc)
+		return rc_of_report(rc);
+	for (uint32_t id = 0; id < count; id++) {
 		fprintf(out, "%" PRIu32 "\t", id);
-		print_path(out, path ? path : "");
+		print_path(out, paths[id] ? paths[id] : "");
 		fputc('\n', out);
-		free(path);
 	}
+	cache_free_paths(paths, count);
+	return 0;
 }
 
-void print_scores(struct front *front, uint32_t job, FILE *out)
+int report_scores(struct control *control, uint32_t job, FILE *out)
 {
-	struct cache_sample sample;
+	struct cache_sample *samples;
+	uint32_t count;
+	int rc = cache_copy_samples(control->options.cache, job, &samples, &count);
 
-	for (uint32_t id = 0; !cache_get_sample(front->cache, job, id, &sample); id++)
-		fprintf(out, "%" PRIu32 "\t%.9g\t%" PRIu32 "\t%d\n", id, sample.score,
-			sample.frequency, sample.resident);
+	if (rc)
+		return rc_of_report(rc);
+	for (uint32_t id = 0; id < count; id++)
+		fprintf(out, "%" PRIu32 "\t%.9g\t%" PRIu32 "\t%d\n", id, samples[id].score,
+			samples[id].frequency, samples[id].resident);
+	free(samples);
+	return 0;
 }
 
-void print_order(struct front *front, uint32_t job, FILE *out)
+int report_order(struct control *control, uint32_t job, FILE *out)
 {
-	uint32_t *ids = malloc(AHEAD_SHOWN * sizeof(*ids));
-	uint32_t count = ids ? cache_ahead(front->cache, job, ids, AHEAD_SHOWN) : 0;
+	uint32_t *ids = malloc(AHEAD_SHOWN * sizeof(*ids)), count;
 
+	if (!ids)
+		return -ENOMEM;
+	count = cache_ahead(control->options.cache, job, ids, AHEAD_SHOWN);
 	for (uint32_t i = 0; i < count; i++)
 		fprintf(out, "%" PRIu32 "\n", ids[i]);
 	free(ids);
+	return 0;
 }
 
-void print_resident(struct front *front, uint32_t job, FILE *out)
+/* A bit for each sample, by id, the lowest bit of a byte first. */
+int report_resident(struct control *control, uint32_t job, FILE *out)
 {
-	struct cache_sample sample;
+	struct cache_sample *samples;
 	unsigned char byte = 0;
-	uint32_t id = 0;
+	uint32_t count;
+	int rc = cache_copy_samples(control->options.cache, job, &samples, &count);
 
-	for (; !cache_get_sample(front->cache, job, id, &sample); id++) {
-		byte |= (unsigned char)(sample.resident << id % 8);
-		if (id % 8 == 7) {
+	if (rc)
+		return rc_of_report(rc);
+	for (uint32_t id = 0; id < count; id++) {
+		byte |= (unsigned char)(samples[id].resident << id % 8);
+		if (id % 8 == 7 || id + 1 == count) {
 			fputc(byte, out);
 			byte = 0;
 		}
 	}
-	if (id % 8)
-		fputc(byte, out);
+	free(samples);
+	return 0;
 }
 
-void print_job_stats(struct front *front, uint32_t job, FILE *out)
+int report_job_stats(struct control *control, uint32_t job, FILE *out)
 {
 	struct sched_job_stats s;
-	uint32_t samples = cache_samples(front->cache);
+	uint32_t samples = cache_samples(control->options.cache);
 
-	if (cache_job_stats(front->cache, job, &s))
-		return;
+	if (cache_job_stats(control->options.cache, job, &s))
+		return 0;
 	fprintf(out,
 		"epoch %" PRIu64 "\norder_ahead %" PRIu64 "\nscored %" PRIu32 "\ncoverage %.15g\n",
 		s.epoch, s.order_ahead, s.scored, samples ? (double)s.covered / samples : 0);
+	return 0;
 }

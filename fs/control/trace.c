@@ -1,54 +1,47 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * .shade/trace: accesses as they happen, in the language of shade-sim's traces. A read waits
- * until there is something to tell; the cache's clock looks every few milliseconds, so that a
- * busy mount is told of in large pieces.
+ * .shade/trace: accesses as they happen, in the language of shade-sim's traces. A read waits in
+ * control->waiters until there is something to tell; control_tick() looks.
+ *
+ * Interrupts are asked for by control_tick(), too. A front end that took an interrupted waiter out
+ * would have to cope with an INTERRUPT that overtakes its read and finds no waiter yet.
  */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/threads.h"
-#include "control/shade.h"
+#include "control/internal.h"
 
 #define LINE_MAX_BYTES 64
-
-/* A read that waits. */
-struct trace_wait {
-	struct trace_wait *next;
-	struct shade_handle *handle;
-	fuse_req_t req;
-	size_t size;
-};
 
 static const char *const outcomes[] = { [SCHED_HIT] = "hit",
 					[SCHED_ADMIT] = "admit",
 					[SCHED_JOIN] = "join",
 					[SCHED_BYPASS] = "bypass" };
 
-void trace_open(struct shade_handle *handle)
+void trace_open(struct control_file *file)
 {
-	handle->traces = true;
-	handle->trace_at = cache_trace_begin(handle->front->cache);
+	file->trace_at = cache_trace_begin(file->control->options.cache);
 }
 
-void trace_close(struct shade_handle *handle)
+void trace_close(struct control_file *file)
 {
-	cache_trace_end(handle->front->cache);
+	cache_trace_end(file->control->options.cache);
 }
 
-/* What there is to tell, up to `size` bytes. */
-static size_t tell(struct shade_handle *handle, char *text, size_t size)
+/* Writes what there is to tell, up to `size` bytes; returns how many it wrote. */
+static size_t tell_locked(struct control_file *file, char *text, size_t size)
 {
 	struct cache_access accesses[256];
 	size_t used = 0;
 
+	lock_assert_held(&file->control->trace_lock);
 	while (size - used >= 2 * LINE_MAX_BYTES) {
 		uint32_t room = (uint32_t)((size - used) / LINE_MAX_BYTES) - 1; /* and `lost` */
 		uint64_t lost;
-		uint32_t count = cache_trace(handle->front->cache, &handle->trace_at, accesses,
-					     room < 256 ? room : 256, &lost);
+		uint32_t count = cache_trace(file->control->options.cache, &file->trace_at,
+					     accesses, room < 256 ? room : 256, &lost);
 
 		if (lost)
 			used += (size_t)snprintf(text + used, size - used,
@@ -63,62 +56,70 @@ static size_t tell(struct shade_handle *handle, char *text, size_t size)
 	return used;
 }
 
-/* True: there was something, and it is answered. */
-static bool try_answer(struct shade_handle *handle, fuse_req_t req, size_t size)
+/* False: the waiter has to wait. With `ends` nobody has to. */
+static bool answer_locked(struct control *control, struct control_waiter *waiter, bool ends)
 {
-	char *text = malloc(size + 1);
-	size_t used;
+	size_t used = 0;
+	char *text;
 
-	if (!text) {
-		fuse_reply_err(req, ENOMEM);
+	lock_assert_held(&control->trace_lock);
+	if (waiter->is_interrupted(waiter)) {
+		waiter->answer(waiter, -EINTR, NULL, 0);
 		return true;
 	}
-	used = tell(handle, text, size);
-	if (used)
-		fuse_reply_buf(req, text, used);
+	text = malloc(waiter->size);
+	if (text)
+		used = tell_locked(waiter->file, text, waiter->size);
+	if (!text || used || ends)
+		waiter->answer(waiter, text ? 0 : -ENOMEM, text, used);
 	free(text);
-	return used > 0;
+	return !text || used || ends;
 }
 
-void trace_read(struct shade_handle *handle, fuse_req_t req, size_t size)
+void trace_read(struct control_file *file, struct control_waiter *waiter)
 {
-	struct front *front = handle->front;
-	struct trace_wait *wait;
+	struct control *control = file->control;
 
-	if (size < 2 * LINE_MAX_BYTES || !(wait = calloc(1, sizeof(*wait)))) {
-		fuse_reply_err(req, size < 2 * LINE_MAX_BYTES ? EINVAL : ENOMEM);
+	if (waiter->size < 2 * LINE_MAX_BYTES) {
+		waiter->answer(waiter, -EINVAL, NULL, 0);
 		return;
 	}
-	*wait = (struct trace_wait){ .handle = handle, .req = req, .size = size };
-	lock_acquire(&front->trace_lock);
-	wait->next = front->trace_waits;
-	front->trace_waits = wait;
-	lock_release(&front->trace_lock);
+	waiter->file = file;
+	lock_acquire(&control->trace_lock);
+	if (!control->stopping || !answer_locked(control, waiter, true)) {
+		waiter->next = control->waiters;
+		control->waiters = waiter;
+	}
+	lock_release(&control->trace_lock);
 }
 
-/* Once the kernel has an answer its handle may be released, so the list is taken apart first. */
-void shade_trace_tick(struct front *front, bool ending)
+/* The lock is held all the time, so that control_close_all() frees no file that is looked at. */
+static void answer_all_locked(struct control *control, bool ends)
 {
-	struct trace_wait *waits, *again = NULL, **end = &again;
+	struct control_waiter **at = &control->waiters;
 
-	lock_acquire(&front->trace_lock);
-	waits = front->trace_waits;
-	front->trace_waits = NULL;
-	for (struct trace_wait *next; waits; waits = next) {
-		next = waits->next;
-		if (fuse_req_interrupted(waits->req)) {
-			fuse_reply_err(waits->req, EINTR);
-		} else if (!try_answer(waits->handle, waits->req, waits->size)) {
-			if (!ending) {
-				*end = waits;
-				end = &waits->next;
-				continue;
-			}
-			fuse_reply_buf(waits->req, NULL, 0);
-		}
-		free(waits);
+	lock_assert_held(&control->trace_lock);
+	while (*at) {
+		struct control_waiter *waiter = *at, *next = waiter->next;
+
+		if (answer_locked(control, waiter, ends))
+			*at = next;
+		else
+			at = &waiter->next;
 	}
-	*end = NULL;
-	front->trace_waits = again;
-	lock_release(&front->trace_lock);
+}
+
+void control_tick(struct control *control)
+{
+	lock_acquire(&control->trace_lock);
+	answer_all_locked(control, false);
+	lock_release(&control->trace_lock);
+}
+
+void trace_end(struct control *control, bool stops)
+{
+	lock_acquire(&control->trace_lock);
+	control->stopping |= stops;
+	answer_all_locked(control, true);
+	lock_release(&control->trace_lock);
 }

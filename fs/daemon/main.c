@@ -2,56 +2,69 @@
 /*
  * shadefs: begin and end.
  *
- * In the background the parent waits until the mount answers and prints what became of it.
- * At the end the cache is stopped first, which answers all that wait while there are still
- * threads to take the answers, and only then everything is unmounted.
+ * If the daemon runs in the background, its parent waits until the mount answers and prints the
+ * result. At the end the cache is stopped first, which answers all requests that wait while there
+ * are still sessions to take the answers; only then everything is unmounted.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <malloc.h>
-#include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/threads.h"
-#include "daemon/daemon.h"
+#include "daemon/options.h"
+#include "daemon/scan.h"
 #include "daemon/systemd.h"
 #include "daemon/watchdog.h"
 #include "fuse/session.h"
-#include "names/manifest.h"
 #include "native/overlay.h"
 
-#define DEPTH 64	   /* fetches at a time */
-#define END_S 15	   /* for a clean end */
-#define FLUSHES 3	   /* after news */
-#define SCAN_AGAIN_MS 5000 /* after a scan that failed */
-#define FLUSH_MS 1000	   /* between attempts to have the overlay forget old names */
+#define DEPTH 64 /* fetches at a time */
+#define END_S 15 /* for a clean end */
 
-struct service {
-	struct front front;
-	struct manifest_keeper manifest;
-	struct thread signals, scanner;
-	sem_t end;     /* posted by whoever knows that it is time */
-	sem_t ended;   /* all is as it should be */
-	char why[512]; /* mode=auto took portable: because of that */
-	int report;    /* where the parent listens; -1: in front */
+struct daemon {
+	struct options options;
+	struct store *store;
+	struct cache *cache;
+	struct control *control;
+	struct files *files;
+	struct overlay *overlay; /* NULL: portable mode */
+	struct scan *scan;
+	bool acls; /* others may use the mount, and the source has access control lists */
+	struct thread signals;
+	char why[512]; /* mode=auto took portable: the reason */
+	int report;    /* a pipe to the parent; -1: the daemon runs in the foreground */
+
+	struct lock end_lock;
+	struct cond end_changed;
+	bool end_wanted; /* end_lock */
+	bool ended;	 /* end_lock: nothing is left that could hang */
 };
 
-/* --- the end ------------------------------------------------------------------------------------
- */
+/* --- the end -----------------------------------------------------------------------------------*/
 
-static void end(struct front *front)
+static void want_end(void *context)
 {
-	sem_post(&((struct service *)((char *)front - offsetof(struct service, front)))->end);
+	struct daemon *daemon = context;
+
+	lock_acquire(&daemon->end_lock);
+	daemon->end_wanted = true;
+	cond_wake_all(&daemon->end_changed);
+	lock_release(&daemon->end_lock);
+}
+
+static void wait_for_end(struct daemon *daemon)
+{
+	lock_acquire(&daemon->end_lock);
+	while (!daemon->end_wanted)
+		cond_wait(&daemon->end_changed, &daemon->end_lock);
+	lock_release(&daemon->end_lock);
 }
 
 static void wake_up(int signal)
@@ -73,10 +86,9 @@ static void block_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* The main thread sends SIGTERM to this one when it knows already. */
-static void wait_for_signal(void *argument)
+/* The main thread sends SIGTERM to this one if the end has another reason. */
+static void wait_for_signal(void *daemon)
 {
-	struct service *service = argument;
 	sigset_t wanted;
 	int signal;
 
@@ -85,11 +97,34 @@ static void wait_for_signal(void *argument)
 	sigaddset(&wanted, SIGTERM);
 	sigaddset(&wanted, SIGHUP);
 	sigwait(&wanted, &signal);
-	sem_post(&service->end);
+	want_end(daemon);
 }
 
-/* --- the beginning ------------------------------------------------------------------------------
- */
+/* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
+ * mount, or waits for its end, is not to wait for the source, too. */
+static void limit_the_end(void *argument)
+{
+	struct daemon *daemon = argument;
+	uint64_t until_ms = clock_now_ms() + END_S * 1000;
+	bool ended;
+
+	lock_acquire(&daemon->end_lock);
+	while (!daemon->ended && cond_wait_until(&daemon->end_changed, &daemon->end_lock, until_ms))
+		;
+	ended = daemon->ended;
+	lock_release(&daemon->end_lock);
+	if (ended)
+		return;
+	log_say(LOG_ERRORS, "the source does not answer: ended without waiting for it");
+	watchdog_act();
+	if (daemon->overlay)
+		overlay_abandon(daemon->overlay);
+	else
+		session_detach(daemon->options.mount_point);
+	_exit(1);
+}
+
+/* --- the beginning -----------------------------------------------------------------------------*/
 
 static void say_size(char *text, size_t room, uint64_t bytes)
 {
@@ -102,7 +137,7 @@ static void say_size(char *text, size_t room, uint64_t bytes)
 	snprintf(text, room, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-/* From now on nobody listens at the terminal. */
+/* From now on nobody reads what the daemon prints. */
 static void close_terminal(void)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -113,108 +148,142 @@ static void close_terminal(void)
 		close(null);
 }
 
-/* The mount answers: tells the parent or the terminal. */
-static void greet(struct service *service)
+/* The mount answers: tells the parent, or whoever reads standard output. */
+static void greet(struct daemon *daemon)
 {
-	const struct options *options = &service->front.options;
+	const struct options *options = &daemon->options;
 	char size[32], *line = NULL;
 	ssize_t written = 0;
 
 	say_size(size, sizeof(size), options->capacity_bytes);
 	if (asprintf(&line, "%s on %s: capacity %s (%s), policy %s, mode %s%s%s%s\n",
 		     options->source, options->mount_point, size, options->capacity_from,
-		     options->policy, front_mode(&service->front), *service->why ? " (" : "",
-		     service->why, *service->why ? ")" : "") > 0)
+		     options->policy, daemon->overlay ? "native" : "portable",
+		     *daemon->why ? " (" : "", daemon->why, *daemon->why ? ")" : "") > 0)
 		/* The parent knows by the 0 at its end that all is well. */
-		written = write(service->report >= 0 ? service->report : STDOUT_FILENO, line,
-				strlen(line) + (service->report >= 0));
+		written = write(daemon->report >= 0 ? daemon->report : STDOUT_FILENO, line,
+				strlen(line) + (daemon->report >= 0));
 	(void)written;
-	notify_ready(line ? line : "");
+	systemd_ready(line ? line : "");
 	free(line);
-	if (service->report >= 0) {
-		close(service->report);
-		service->report = -1;
+	if (daemon->report >= 0) {
+		close(daemon->report);
+		daemon->report = -1;
 		close_terminal();
 	}
 }
 
-struct audit {
-	uint64_t audited_ms, flushed_ms;
-	unsigned flushes; /* that are due, ghosts or not */
-};
-
-/* In native mode nobody asks whether names are still right: they are looked at in time, so that
- * none is ever older than `staleness`, and at once if there is doubt. The overlay keeps names
- * that are in use: it is told again until they are not. It also remembers which names are not
- * there, and who may enter a directory; what is on its way while it is told, it may take for true
- * once more, so it is told again. */
-static void audit(struct front *front, struct audit *audit)
-{
-	uint64_t now = clock_now_ms(), staleness = (uint64_t)(front->options.staleness_s * 1000);
-	struct tree *tree = cache_tree(front->cache);
-
-	if (tree_is_doubted(tree) || now - audit->audited_ms > staleness / 8) {
-		(void)tree_refresh(tree, now, staleness / 2, &front->stopping);
-		audit->audited_ms = now;
-		audit->flushed_ms = 0;
-	}
-	if (tree_has_news(tree)) {
-		audit->flushes = FLUSHES;
-		audit->flushed_ms = 0;
-	}
-	if (now - audit->flushed_ms > FLUSH_MS && (audit->flushes || tree_ghosts(tree))) {
-		native_flush(front);
-		audit->flushed_ms = now;
-		audit->flushes -= audit->flushes > 0;
-	}
-}
-
-/* Numbers the samples, now and whenever somebody asks. */
-static void scan(void *argument)
-{
-	struct service *service = argument;
-	struct front *front = &service->front;
-	struct audit state = { .audited_ms = clock_now_ms() };
-	uint64_t retry_ms = UINT64_MAX; /* when the source may have recovered */
-	bool again = false;
-
-	while (!atomic_load(&front->stopping)) {
-		struct timespec moment = { .tv_nsec = 20000000 };
-		int rc = 0;
-
-		if (front->native)
-			audit(front, &state);
-		if (!atomic_exchange(&front->scan_wanted, false) && clock_now_ms() < retry_ms) {
-			nanosleep(&moment, NULL);
-			continue;
-		}
-		retry_ms = UINT64_MAX;
-		if (again)
-			rc = tree_refresh(cache_tree(front->cache), clock_now_ms(), 0,
-					  &front->stopping);
-		again = true;
-		if (!rc)
-			rc = cache_scan(front->cache, &front->stopping);
-		if (rc && rc != -ECANCELED) {
-			log_say(LOG_ERRORS, "scanning %s: %s", front->options.source,
-				strerror(-rc));
-			retry_ms = clock_now_ms() + SCAN_AGAIN_MS;
-		}
-		if (!rc)
-			manifest_save(&service->manifest, cache_tree(front->cache),
-				      &front->stopping);
-		(void)malloc_trim(0); /* tables have grown and left holes */
-	}
-}
-
-/* A process that waits tells its parent why it gives up; both exit with 1. */
-__attribute__((noreturn)) static void give_up(struct service *service, const char *what, int rc,
+/* Tells the parent, which waits, or standard error why there is no mount. Both processes exit
+ * with 1. */
+__attribute__((noreturn)) static void give_up(struct daemon *daemon, const char *what, int rc,
 					      const char *why)
 {
-	dprintf(service->report >= 0 ? service->report : STDERR_FILENO, "shadefs: %s: %s\n", what,
+	dprintf(daemon->report >= 0 ? daemon->report : STDERR_FILENO, "shadefs: %s: %s\n", what,
 		why ? why : strerror(-rc));
-	guardian_stop();
+	watchdog_stop();
 	exit(1);
+}
+
+/* --- what control needs of the daemon ----------------------------------------------------------*/
+
+static void print_config(void *context, FILE *out)
+{
+	const struct daemon *daemon = context;
+	struct options now = daemon->options;
+	struct cache_stats stats;
+
+	cache_get_stats(daemon->cache, &stats);
+	if (stats.capacity_bytes != now.capacity_bytes)
+		now.capacity_from = "control";
+	if (strcmp(stats.policy, now.policy))
+		now.policy_from = "control";
+	now.capacity_bytes = stats.capacity_bytes;
+	now.policy = stats.policy;
+	options_print(&now, out);
+}
+
+static uint64_t memory_bytes(void *context)
+{
+	const char *which;
+
+	(void)context;
+	return options_memory(&which);
+}
+
+static void rescan(void *context)
+{
+	scan_want(((struct daemon *)context)->scan);
+}
+
+static void catch_up(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (daemon->overlay)
+		overlay_catch_up(daemon->overlay);
+}
+
+static uint64_t accesses_lost(void *context)
+{
+	const struct daemon *daemon = context;
+
+	return daemon->overlay ? overlay_accesses_lost(daemon->overlay) : 0;
+}
+
+static int create_control(struct daemon *daemon)
+{
+	static const struct control_hooks hooks = { .print_config = print_config,
+						    .memory_bytes = memory_bytes,
+						    .rescan = rescan,
+						    .catch_up = catch_up,
+						    .accesses_lost = accesses_lost };
+	struct control_options options = { .cache = daemon->cache,
+					   .hooks = &hooks,
+					   .context = daemon,
+					   .inflight_bytes = daemon->options.inflight_bytes,
+					   .owner = getuid(),
+					   .has_group = daemon->options.group_name,
+					   .group = daemon->options.group };
+
+	return control_create(&daemon->control, &options);
+}
+
+/* --- the parts ---------------------------------------------------------------------------------*/
+
+static int create_files(struct daemon *daemon)
+{
+	const struct options *o = &daemon->options;
+	struct files_options options = { .cache = daemon->cache,
+					 .store = daemon->store,
+					 .control = daemon->control,
+					 .source = o->source,
+					 .staleness_s = o->staleness_s,
+					 .acls = daemon->acls,
+					 .allow_other = o->allow_other,
+					 .noexec = o->noexec,
+					 .workers = o->threads,
+					 .ended = want_end,
+					 .context = daemon };
+
+	return files_create(&daemon->files, &options);
+}
+
+static void flush(void *context)
+{
+	overlay_flush(((struct daemon *)context)->overlay);
+}
+
+static int create_scan(struct daemon *daemon)
+{
+	const struct options *o = &daemon->options;
+	struct scan_options options = { .cache = daemon->cache,
+					.source = o->source,
+					.manifest = o->manifest,
+					.staleness_ms = (uint64_t)(o->staleness_s * 1000),
+					.flush = flush,
+					.context = daemon };
+
+	return scan_create(&daemon->scan, &options);
 }
 
 static unsigned depth_for_files(void)
@@ -228,13 +297,12 @@ static unsigned depth_for_files(void)
 
 static void tick(void *context)
 {
-	shade_trace_tick(context, false);
+	control_tick(((struct daemon *)context)->control);
 }
 
-static void start_cache(struct service *service)
+static void start_cache(struct daemon *daemon)
 {
-	struct front *front = &service->front;
-	const struct options *o = &front->options;
+	const struct options *o = &daemon->options;
 	struct cache_options options = {
 		.capacity_bytes = o->capacity_bytes,
 		.inflight_bytes = o->inflight_bytes,
@@ -244,91 +312,109 @@ static void start_cache(struct service *service)
 		.depth = depth_for_files(),
 		.policy = o->policy,
 		.tick = tick,
-		.tick_context = front,
+		.tick_context = daemon,
 	};
-	int rc = store_dir_open(&front->store, o->source, options.depth);
+	int rc = store_dir_open(&daemon->store, o->source, options.depth);
 
 	if (rc)
-		give_up(service, o->source, rc, NULL);
-	front->acls = o->allow_other && store_acl(front->store, "", NULL, 0) != -EOPNOTSUPP;
-	rc = cache_create(&front->cache, front->store, &options);
+		give_up(daemon, o->source, rc, NULL);
+	daemon->acls = o->allow_other && store_acl(daemon->store, "", NULL, 0) != -EOPNOTSUPP;
+	rc = cache_create(&daemon->cache, daemon->store, &options);
 	if (!rc)
-		rc = cache_start(front->cache, &front_kernel, front);
+		rc = create_control(daemon);
+	if (!rc)
+		rc = create_files(daemon);
+	if (!rc)
+		rc = cache_start(daemon->cache, &files_kernel, daemon->files);
+	if (!rc)
+		rc = create_scan(daemon);
 	if (rc)
-		give_up(service, "starting the cache", rc, NULL);
-	service->manifest.path = o->manifest;
-	manifest_load(&service->manifest, cache_tree(front->cache));
+		give_up(daemon, "starting the cache", rc, NULL);
 }
 
-static void files_ended(void *context)
+/* --- mounts ------------------------------------------------------------------------------------*/
+
+static void mounted(void *context, const char *mount_point)
 {
-	end(context);
+	(void)context;
+	watchdog_add(mount_point);
 }
 
-static int mount_portable(struct front *front)
+static int mount_native(struct daemon *daemon)
 {
-	struct channel_options options = { .ops = front_files_ops(false),
-					   .context = front,
-					   .source = front->options.source,
-					   .mount_point = front->options.mount_point,
-					   .allow_other = front->options.allow_other,
-					   .noexec = front->options.noexec,
-					   .workers = front->options.threads,
-					   .may_wait = front_may_wait,
-					   .ended = files_ended };
+	const struct options *o = &daemon->options;
+	struct overlay_options options = { .files = daemon->files,
+					   .cache = daemon->cache,
+					   .store = daemon->store,
+					   .control = daemon->control,
+					   .source = o->source,
+					   .mount_point = o->mount_point,
+					   .staleness_s = o->staleness_s,
+					   .allow_other = o->allow_other,
+					   .noexec = o->noexec,
+					   .acls = daemon->acls,
+					   .mounted = mounted,
+					   .ended = want_end,
+					   .context = daemon };
 
-	front->files_path = front->options.mount_point;
-	return channel_open(&front->files, &options);
+	cache_set_observed(daemon->cache, true);
+	control_set_mode(daemon->control, "native");
+	return overlay_open(&daemon->overlay, &options, daemon->why, sizeof(daemon->why));
 }
 
-static void mount_all(struct service *service)
+static int mount_portable(struct daemon *daemon)
 {
-	struct front *front = &service->front;
-	bool must = !strcmp(front->options.mode, "native");
+	int rc;
+
+	cache_set_observed(daemon->cache, false);
+	control_set_mode(daemon->control, "portable");
+	rc = files_mount(daemon->files, daemon->options.mount_point, false);
+	if (!rc)
+		watchdog_add(daemon->options.mount_point);
+	return rc;
+}
+
+static void mount_all(struct daemon *daemon)
+{
+	bool must = !strcmp(daemon->options.mode, "native");
 	int rc = -ENOTSUP;
 
-	if (must || !strcmp(front->options.mode, "auto")) {
-		cache_set_observed(front->cache, true);
-		rc = native_open(front, service->why, sizeof(service->why));
+	if (must || !strcmp(daemon->options.mode, "auto")) {
+		rc = mount_native(daemon);
 		if (rc && must)
-			give_up(service, "mode=native", rc, service->why);
+			give_up(daemon, "mode=native", rc, daemon->why);
 	}
 	if (rc) {
-		cache_set_observed(front->cache, false);
-		rc = mount_portable(front);
+		rc = mount_portable(daemon);
 		if (rc)
-			give_up(service, front->options.mount_point, rc, NULL);
+			give_up(daemon, daemon->options.mount_point, rc, NULL);
 	}
-	guardian_add(front->files_path);
-	if (front->native)
-		guardian_add(front->control_path);
 }
 
-static void unmount_all(struct front *front)
+static void unmount_all(struct daemon *daemon)
 {
-	if (front->native)
-		native_close(front);
+	if (daemon->overlay)
+		overlay_close(daemon->overlay);
 	else
-		channel_close(front->files);
+		files_unmount(daemon->files);
 }
 
-/* --- serving ------------------------------------------------------------------------------------
- */
+/* --- serving -----------------------------------------------------------------------------------*/
 
-static void start_threads(struct service *service)
+static void start_threads(struct daemon *daemon)
 {
-	int rc = thread_start(&service->signals, "shade-signals", wait_for_signal, service);
+	int rc = thread_start(&daemon->signals, "shade-signals", wait_for_signal, daemon);
 
 	if (!rc)
-		rc = thread_start(&service->scanner, "shade-scan", scan, service);
+		rc = scan_start(daemon->scan, daemon->overlay);
 	if (rc) {
-		unmount_all(&service->front);
-		give_up(service, "starting threads", rc, NULL);
+		unmount_all(daemon);
+		give_up(daemon, "starting threads", rc, NULL);
 	}
 }
 
-/* Buffers come and go: giving their pages back to the kernel each time costs more than reading
- * into them. What is kept is part of what `inflight` sets aside. */
+/* Giving the pages of a buffer back to the kernel after each fetch costs more than reading into it,
+ * so malloc() keeps them. What it keeps is part of what `inflight` sets aside. */
 static void keep_memory(const struct options *options)
 {
 	int bytes = options->inflight_bytes < INT_MAX ? (int)options->inflight_bytes : INT_MAX;
@@ -337,75 +423,53 @@ static void keep_memory(const struct options *options)
 	mallopt(M_TRIM_THRESHOLD, bytes);
 }
 
-/* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
- * mount, and whoever waits for the end of it, need not wait as long. */
-static void limit_the_end(void *argument)
+static void stop(struct daemon *daemon)
 {
-	struct service *service = argument;
-	struct front *front = &service->front;
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += END_S;
-	while (sem_clockwait(&service->ended, CLOCK_MONOTONIC, &until))
-		if (errno == ETIMEDOUT) {
-			log_say(LOG_ERRORS,
-				"the source does not answer: ended without waiting for it");
-			guardian_act();
-			if (front->native)
-				native_abandon(front);
-			else
-				channel_detach(front->options.mount_point);
-			_exit(1);
-		}
-}
-
-static int serve(struct service *service)
-{
-	struct front *front = &service->front;
 	struct thread limit;
-	bool limited;
+	bool limited = !thread_start(&limit, "shade-end", limit_the_end, daemon);
 
-	keep_memory(&front->options);
-
-	block_signals();
-	sem_init(&service->end, 0, 0);
-	sem_init(&service->ended, 0, 0);
-	lock_init(&front->flush_lock, LOCK_FLUSH);
-	lock_init(&front->jobs_lock, LOCK_JOBS);
-	lock_init(&front->trace_lock, LOCK_TRACE);
-	front->owner = getuid();
-	front->end = end;
-	atomic_store(&front->scan_wanted, true);
-	(void)guardian_start(); /* without it a killed daemon may keep its readers waiting */
-	start_cache(service);
-	mount_all(service);
-	start_threads(service);
-	greet(service);
-
-	while (sem_wait(&service->end))
-		;
-	notify_stopping();
-	atomic_store(&front->stopping, true);
-	limited = !thread_start(&limit, "shade-end", limit_the_end, service);
-	cache_stop(front->cache);
-	shade_trace_tick(front, true);
-	unmount_all(front);
-	shade_close_all(front);
-	thread_interrupt(&service->signals, SIGTERM);
-	thread_join(&service->signals);
-	thread_join(&service->scanner);
-	store_close(front->store);
-	sem_post(&service->ended);
+	systemd_stopping();
+	scan_stop(daemon->scan);
+	cache_stop(daemon->cache);
+	control_stop(daemon->control);
+	unmount_all(daemon);
+	control_close_all(daemon->control);
+	thread_interrupt(&daemon->signals, SIGTERM);
+	thread_join(&daemon->signals);
+	scan_destroy(daemon->scan);
+	store_close(daemon->store);
+	lock_acquire(&daemon->end_lock);
+	daemon->ended = true;
+	cond_wake_all(&daemon->end_changed);
+	lock_release(&daemon->end_lock);
 	if (limited)
 		thread_join(&limit);
-	cache_destroy(front->cache);
-	options_free(&front->options);
-	guardian_stop();
+}
+
+static int serve(struct daemon *daemon)
+{
+	keep_memory(&daemon->options);
+	block_signals();
+	lock_init(&daemon->end_lock, LOCK_END);
+	cond_init(&daemon->end_changed);
+	(void)watchdog_start(); /* without it a killed daemon may keep its readers waiting */
+	start_cache(daemon);
+	mount_all(daemon);
+	start_threads(daemon);
+	greet(daemon);
+
+	wait_for_end(daemon);
+	stop(daemon);
+	overlay_free(daemon->overlay);
+	files_destroy(daemon->files);
+	control_destroy(daemon->control);
+	cache_destroy(daemon->cache);
+	options_free(&daemon->options);
+	watchdog_stop();
 	return 0;
 }
 
-/* What the child reports is what the user sees; the mount answers if it is no error. */
+/* Prints what the child reports. It ends with a 0 if the mount answers. Returns the exit status. */
 static int wait_for_child(int report)
 {
 	static char text[16384]; /* two paths fit */
@@ -417,7 +481,7 @@ static int wait_for_child(int report)
 	       (got = read(report, text + length, sizeof(text) - 1 - length)) > 0)
 		length += (size_t)got;
 	text[length] = 0;
-	failed = !memchr(text, 0, length); /* others may have spoken before the daemon did */
+	failed = !memchr(text, 0, length); /* libfuse may have printed before that */
 	if (!length)
 		fputs("shadefs: the mount did not come up\n", stderr);
 	fputs(text, failed ? stderr : stdout);
@@ -426,15 +490,15 @@ static int wait_for_child(int report)
 
 int main(int argc, char **argv)
 {
-	static struct service service = { .report = -1 };
+	static struct daemon daemon = { .report = -1 };
 	int report[2];
 	pid_t child;
 
-	native_clean_up();
-	options_parse(&service.front.options, argc, argv);
-	if (service.front.options.foreground) {
-		log_setup(service.front.options.log, false);
-		return serve(&service);
+	overlay_clean_up();
+	options_parse(&daemon.options, argc, argv);
+	if (daemon.options.foreground) {
+		log_setup(daemon.options.log, false);
+		return serve(&daemon);
 	}
 	if (pipe2(report, O_CLOEXEC)) {
 		perror("shadefs: pipe");
@@ -450,12 +514,13 @@ int main(int argc, char **argv)
 		return wait_for_child(report[0]);
 	}
 	close(report[0]);
-	service.report = report[1];
+	daemon.report = report[1];
 	setsid();
 	if (chdir("/"))
 		perror("shadefs: chdir");
-	log_setup(service.front.options.log, true);
-	/* libfuse speaks to standard error if the mount fails: let it, until it has. */
+	log_setup(daemon.options.log, true);
+	/* If the mount fails, libfuse prints why to standard error: the parent is to get that, too.
+	 */
 	dup2(report[1], STDERR_FILENO);
-	return serve(&service);
+	return serve(&daemon);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* A datagram to the socket that $NOTIFY_SOCKET names: too little to link libsystemd for. */
+/* Sends a datagram to the socket that $NOTIFY_SOCKET names. That is too little to link libsystemd
+ * for. */
 #include "daemon/systemd.h"
 
 #include <stddef.h>
@@ -33,7 +34,7 @@ static void tell(const char *text)
 		close(fd);
 }
 
-void notify_ready(const char *status)
+void systemd_ready(const char *status)
 {
 	char text[4096];
 	int begin = snprintf(text, sizeof(text), "READY=1\nSTATUS=");
@@ -41,11 +42,11 @@ void notify_ready(const char *status)
 	snprintf(text + begin, sizeof(text) - (size_t)begin, "%s", status);
 	for (char *at = text + begin; *at; at++)
 		if (*at == '\n')
-			*at = ' '; /* one would begin another message */
+			*at = ' '; /* a newline would begin another message */
 	tell(text);
 }
 
-void notify_stopping(void)
+void systemd_stopping(void)
 {
 	tell("STOPPING=1");
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Tells a service manager how it is, by sd_notify(3)'s protocol. */
-#ifndef SHADE_NOTIFY_H
-#define SHADE_NOTIFY_H
+/* Tells the service manager the state of the daemon, by sd_notify(3)'s protocol. Without a service
+ * manager nothing happens. */
+#ifndef SHADE_SYSTEMD_H
+#define SHADE_SYSTEMD_H
 
-/* The mount answers; `status` is one line for people. Without a manager nothing happens. */
-void notify_ready(const char *status);
-void notify_stopping(void);
+/* The mount answers; `status` is one line for people. */
+void systemd_ready(const char *status);
+/* The daemon begins to end. */
+void systemd_stopping(void);
 
 #endif

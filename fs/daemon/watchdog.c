@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "daemon/watchdog.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -13,21 +14,22 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/threads.h"
 
 #define MOUNTS_MAX 2
 
-/* Shared by both processes. */
+/* What to end; memory that both processes share. */
 static struct charge {
 	unsigned count;
 	dev_t devices[MOUNTS_MAX];
 	char points[MOUNTS_MAX][4096];
 } * charge;
 
-static pid_t guardian;
+static pid_t watchdog; /* 0: not started, or ended */
 
-/* The kernel's own way, where its control file system is mounted; users have it, too. */
+/* By the FUSE control file system, where it is mounted. That needs no privileges. */
 static bool abort_by_device(dev_t device)
 {
 	char path[64];
@@ -41,8 +43,8 @@ static bool abort_by_device(dev_t device)
 	return fclose(file) == 0;
 }
 
-/* A forced unmount ends the connection, and in a namespace of our own it unmounts for
- * nobody else: they see errors, not an empty directory. */
+/* A forced unmount ends the connection. In a mount namespace of our own it unmounts for nobody
+ * else: others see errors, not an empty directory. */
 static void abort_by_force(const char *mount_point)
 {
 	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
@@ -62,8 +64,8 @@ __attribute__((noreturn)) static void watch(pid_t daemon)
 		close(fd);
 	prctl(PR_SET_NAME, "shadefs-guard");
 	prctl(PR_SET_PDEATHSIG, SIGUSR2);
-	/* The signal is sent when its main thread dies. Others may be caught in the kernel, and
-	 * then it stays the parent. */
+	/* The signal is sent when the daemon's main thread dies. As long as other threads of it are
+	 * stuck in the kernel, the daemon stays the parent. */
 	while (getppid() == daemon)
 		if (sigwaitinfo(&wanted, &info) == SIGUSR2 && info.si_pid == daemon)
 			break;
@@ -73,31 +75,32 @@ __attribute__((noreturn)) static void watch(pid_t daemon)
 	_exit(0);
 }
 
-int guardian_start(void)
+int watchdog_start(void)
 {
 	pid_t self = getpid();
 	sigset_t blocked;
 
+	assert(!watchdog);
 	charge = mmap(NULL, sizeof(*charge), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		      0);
 	if (charge == MAP_FAILED)
 		return -errno;
-	/* Until it waits for it; the daemon never gets one. */
+	/* Blocked until the child waits for it; the daemon never gets one. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	guardian = fork();
-	if (guardian == 0)
+	watchdog = fork();
+	if (watchdog == 0)
 		watch(self);
-	return guardian < 0 ? -errno : 0;
+	return watchdog < 0 ? -errno : 0;
 }
 
-void guardian_add(const char *mount_point)
+void watchdog_add(const char *mount_point)
 {
 	struct stat stat_buffer;
 	unsigned at = 0;
 
-	if (guardian <= 0 || strlen(mount_point) >= sizeof(charge->points[0]) ||
+	if (watchdog <= 0 || strlen(mount_point) >= sizeof(charge->points[0]) ||
 	    stat(mount_point, &stat_buffer))
 		return;
 	while (at < charge->count && strcmp(charge->points[at], mount_point))
@@ -110,24 +113,22 @@ void guardian_add(const char *mount_point)
 		charge->count++;
 }
 
-void guardian_act(void)
+void watchdog_act(void)
 {
-	struct timespec moment = { .tv_nsec = 10000000 };
-
-	if (guardian <= 0)
+	if (watchdog <= 0)
 		return;
-	kill(guardian, SIGUSR2);
-	for (int i = 0; i < 200 && !waitpid(guardian, NULL, WNOHANG); i++)
-		nanosleep(&moment, NULL);
-	guardian = 0;
+	kill(watchdog, SIGUSR2);
+	for (int i = 0; i < 200 && !waitpid(watchdog, NULL, WNOHANG); i++)
+		clock_sleep_us(10000);
+	watchdog = 0;
 }
 
-void guardian_stop(void)
+void watchdog_stop(void)
 {
-	if (guardian <= 0)
+	if (watchdog <= 0)
 		return;
 	charge->count = 0;
-	kill(guardian, SIGKILL);
-	waitpid(guardian, NULL, 0);
-	guardian = 0;
+	kill(watchdog, SIGKILL);
+	waitpid(watchdog, NULL, 0);
+	watchdog = 0;
 }

@@ -3,24 +3,22 @@
  * A process that does nothing until the daemon dies without having unmounted, and then ends the
  * connections.
  *
- * A killed daemon does not always let go of them: one of its threads may be in the kernel, waiting
- * for a lock that a READ holds, or for an answer of its own, and can neither be killed nor
- * answered; with it the descriptor stays open, and readers would wait for ever. Ending the
- * connection from outside gives everybody an error.
+ * A killed daemon does not always close them: one of its threads may be in the kernel, waiting
+ * for a lock that a READ holds, or for an answer that the daemon itself should have given. Such a
+ * thread cannot be killed, keeps the descriptor open, and readers would wait for ever. Ending the
+ * connection from outside gives them all an error.
  */
-#ifndef SHADE_GUARDIAN_H
-#define SHADE_GUARDIAN_H
-
-#include <sys/types.h>
+#ifndef SHADE_WATCHDOG_H
+#define SHADE_WATCHDOG_H
 
 /* To be called by the main thread while there is no other. 0 or a negative errno. */
-int guardian_start(void);
-/* A mount that is to end with the daemon. Up to two; before the mount answers anybody. */
-void guardian_add(const char *mount_point);
-/* The daemon cannot end well: has the connections ended now, and waits for that, a moment at most.
- */
-void guardian_act(void);
-/* The daemon ends well. */
-void guardian_stop(void);
+int watchdog_start(void);
+/* A FUSE mount that is to end with the daemon. Up to two; a second call for the same mount point
+ * replaces the first. Nothing happens if the watchdog was not started. */
+void watchdog_add(const char *mount_point);
+/* The daemon cannot end well: has the connections ended now, and waits at most two seconds. */
+void watchdog_act(void);
+/* The daemon ends well: ends the watchdog. */
+void watchdog_stop(void);
 
 #endif

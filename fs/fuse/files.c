@@ -7,36 +7,41 @@
  * have any more is answered with ESTALE: the kernel then looks the name up again and
  * opens the new version, unnoticed by the caller.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fuse.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
 #include "base/threads.h"
-#include "daemon/daemon.h"
-#include "fuse/session.h"
+#include "fuse/internal.h"
 
-static struct front *front_of(fuse_req_t req)
+static struct files *files_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
 
-static struct node *node_of(struct front *front, fuse_ino_t ino)
+static struct cache *cache_of(fuse_req_t req)
 {
-	return ino == FUSE_ROOT_ID ? tree_root(cache_tree(front->cache)) : (struct node *)ino;
+	return files_of(req)->options.cache;
 }
 
-static fuse_ino_t ino_of(const struct node *node)
+static struct tree *tree_of(fuse_req_t req)
 {
-	return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
+	return cache_tree(cache_of(req));
 }
 
-/* --- names and attributes
- * ------------------------------------------------------------------------- */
+static struct node *node_of(const struct files *files, fuse_ino_t ino)
+{
+	assert(!control_owns(ino));
+	return ino == FUSE_ROOT_ID ? tree_root(cache_tree(files->options.cache))
+				   : (struct node *)ino;
+}
+
+/* --- names and attributes --------------------------------------------------------------------*/
 
 static struct stat stat_from(const struct store_attr *attr)
 {
@@ -55,22 +60,22 @@ static struct stat stat_from(const struct store_attr *attr)
 	};
 }
 
-/* In native mode the kernel is told of changes: an overlay cannot cope with names that become
- * others by themselves. */
-static double timeout_of(const struct front *front)
+/* In native mode names never time out; the kernel is told of changes instead. An overlay answers
+ * ESTALE for ever once a name below it means another file. */
+static double timeout_of(const struct files *files)
 {
-	return front->native ? 1e9 : front->options.staleness_s;
+	return files->native ? 1e9 : files->options.staleness_s;
 }
 
-static struct fuse_entry_param entry_of(const struct front *front, const struct node *node,
+static struct fuse_entry_param entry_of(const struct files *files, const struct node *node,
 					const struct store_attr *attr)
 {
 	return (struct fuse_entry_param){ .ino = ino_of(node),
-					  /* observe.c finds the node by it; 0: no slot. */
+					  /* native/fanotify.c finds the node by it; 0: no slot */
 					  .generation = (uint32_t)(node_slot(node) + 1),
 					  .attr = stat_from(attr),
-					  .attr_timeout = timeout_of(front),
-					  .entry_timeout = timeout_of(front) };
+					  .attr_timeout = timeout_of(files),
+					  .entry_timeout = timeout_of(files) };
 }
 
 static bool is_dots(const char *name)
@@ -80,80 +85,70 @@ static bool is_dots(const char *name)
 
 static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct front *front = front_of(req);
+	struct files *files = files_of(req);
 	struct fuse_entry_param entry;
 	struct store_attr attr;
 	struct node *node;
 	unsigned turn;
 	int rc;
 
-	/* Somebody has a file's handle, and the kernel has forgotten the file. So may we. */
+	/* Somebody has a file's handle, but the kernel has forgotten the file, and so may we have.
+	 */
 	if (is_dots(name)) {
 		fuse_reply_err(req, ESTALE);
 		return;
 	}
-	if (shade_owns(parent) || (parent == FUSE_ROOT_ID && !strcmp(name, TREE_TAKEN))) {
-		/* In native mode it is only where the other connection is mounted. */
-		if (shade_owns(parent) && front->native)
-			fuse_reply_err(req, ENOENT);
-		else
-			shade_lookup(front, req, parent, name);
-		return;
-	}
-	rc = tree_lookup(cache_tree(front->cache), node_of(front, parent), name, clock_now_ms(),
-			 !channel_is_prompt(), &node, &turn);
+	rc = tree_lookup(tree_of(req), node_of(files, parent), name, clock_now_ms(),
+			 !session_is_prompt(), &node, &turn);
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	tree_get_attr(cache_tree(front->cache), node, &attr);
-	entry = entry_of(front, node, &attr);
+	tree_get_attr(tree_of(req), node, &attr);
+	entry = entry_of(files, node, &attr);
 	if (fuse_reply_entry(req, &entry) == -ENOENT)
-		cache_forget(front->cache, node, 1); /* interrupted: the kernel did not take it */
-	tree_replied(cache_tree(front->cache), turn);
+		/* interrupted: the kernel did not take it */
+		cache_forget(files->options.cache, node, 1);
+	tree_replied(cache_tree(files->options.cache), turn);
 }
 
-static void forget_one(struct front *front, fuse_ino_t ino, uint64_t count)
+static void forget_one(const struct files *files, fuse_ino_t ino, uint64_t count)
 {
-	if (ino != FUSE_ROOT_ID && !shade_owns(ino))
-		cache_forget(front->cache, node_of(front, ino), count);
+	if (ino != FUSE_ROOT_ID && !control_owns(ino))
+		cache_forget(files->options.cache, node_of(files, ino), count);
 }
 
 static void do_forget(fuse_req_t req, fuse_ino_t ino, uint64_t count)
 {
-	forget_one(front_of(req), ino, count);
+	forget_one(files_of(req), ino, count);
 	fuse_reply_none(req);
 }
 
 static void do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
 {
 	for (size_t i = 0; i < count; i++)
-		forget_one(front_of(req), forgets[i].ino, forgets[i].nlookup);
+		forget_one(files_of(req), forgets[i].ino, forgets[i].nlookup);
 	fuse_reply_none(req);
 }
 
 static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct front *front = front_of(req);
+	const struct files *files = files_of(req);
 	struct store_attr attr;
 	struct stat stat;
 
 	(void)fi;
-	if (shade_owns(ino)) {
-		shade_getattr(front, req, ino);
-		return;
-	}
-	tree_get_attr(cache_tree(front->cache), node_of(front, ino), &attr);
+	tree_get_attr(tree_of(req), node_of(files, ino), &attr);
 	stat = stat_from(&attr);
-	fuse_reply_attr(req, &stat, timeout_of(front));
+	fuse_reply_attr(req, &stat, timeout_of(files));
 }
 
-/* The kernel asks for these when somebody else than a file's owner comes, and keeps them as long as
- * it keeps the attributes. */
-static int read_acl(struct front *front, const struct node *node, void *value, size_t size)
+/* The kernel asks for these when somebody else than a file's owner uses it, and keeps them as long
+ * as it keeps the attributes. */
+static int read_acl(const struct files *files, const struct node *node, void *value, size_t size)
 {
 	char *path = node_path(node);
-	int rc = path ? store_acl(front->store, path, value, size) : -ENOMEM;
+	int rc = path ? store_acl(files->options.store, path, value, size) : -ENOMEM;
 
 	free(path);
 	return rc;
@@ -161,15 +156,15 @@ static int read_acl(struct front *front, const struct node *node, void *value, s
 
 static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
 {
-	struct front *front = front_of(req);
+	const struct files *files = files_of(req);
 	char value[65536]; /* no attribute is larger */
 	int rc = -ENODATA;
 
 	/* The kernel remembers that, and does not ask again. */
-	if (!front->acls)
+	if (!files->options.acls)
 		rc = -ENOSYS;
-	else if (!shade_owns(ino) && !strcmp(name, STORE_ACL))
-		rc = read_acl(front, node_of(front, ino), value,
+	else if (!control_owns(ino) && !strcmp(name, STORE_ACL))
+		rc = read_acl(files, node_of(files, ino), value,
 			      size < sizeof(value) ? size : sizeof(value));
 	if (rc < 0)
 		fuse_reply_err(req, -rc);
@@ -181,9 +176,9 @@ static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 
 static void do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	struct front *front = front_of(req);
-	char *path = node_path(node_of(front, ino)), *target = NULL;
-	int rc = path ? store_readlink(front->store, path, &target) : -ENOMEM;
+	const struct files *files = files_of(req);
+	char *path = node_path(node_of(files, ino)), *target = NULL;
+	int rc = path ? store_readlink(files->options.store, path, &target) : -ENOMEM;
 
 	if (rc)
 		fuse_reply_err(req, -rc);
@@ -196,7 +191,7 @@ static void do_readlink(fuse_req_t req, fuse_ino_t ino)
 static void do_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct statvfs out;
-	int rc = store_statfs(front_of(req)->store, &out);
+	int rc = store_statfs(files_of(req)->options.store, &out);
 
 	(void)ino;
 	if (rc)
@@ -205,11 +200,10 @@ static void do_statfs(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_statfs(req, &out);
 }
 
-/* --- directories
- * ------------------------------------------------------------------------------------ */
+/* --- directories -----------------------------------------------------------------------------*/
 
 struct dir_reply {
-	struct front *front;
+	const struct files *files;
 	fuse_req_t req;
 	bool plus;
 	char *buffer;
@@ -235,7 +229,7 @@ static bool add_name(struct dir_reply *reply, const char *name,
 static bool add_child(void *context, struct node *child, uint32_t index)
 {
 	struct dir_reply *reply = context;
-	struct fuse_entry_param entry = entry_of(reply->front, child, &child->attr);
+	struct fuse_entry_param entry = entry_of(reply->files, child, &child->attr);
 
 	return add_name(reply, child->name, &entry, (off_t)tree_cursor_after(child, index) + 3);
 }
@@ -245,7 +239,7 @@ static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offs
 	struct store_attr attr;
 	struct fuse_entry_param dot;
 
-	tree_get_attr(cache_tree(reply->front->cache), dir, &attr);
+	tree_get_attr(tree_of(reply->req), dir, &attr);
 	/* Without an inode number of its own the kernel does not count it as looked up. */
 	dot = (struct fuse_entry_param){ .attr = stat_from(&attr) };
 	return (offset > 0 || add_name(reply, ".", &dot, 1)) &&
@@ -254,34 +248,27 @@ static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offs
 
 static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
 {
-	struct front *front = front_of(req);
-	struct dir_reply reply = { .front = front, .req = req, .plus = plus, .size = size };
+	struct files *files = files_of(req);
+	struct tree *tree = tree_of(req);
+	struct dir_reply reply = { .files = files, .req = req, .plus = plus, .size = size };
+	struct node *dir = node_of(files, ino);
 	unsigned turn = 0;
-	bool told = false;
-	struct node *dir;
+	bool listed = false;
 	int rc = 0;
 
-	if (shade_owns(ino)) {
-		if (front->native)
-			fuse_reply_buf(req, NULL, 0);
-		else
-			shade_readdir(front, req, ino, size, offset, plus);
-		return;
-	}
-	dir = node_of(front, ino);
 	reply.buffer = malloc(size);
 	if (!reply.buffer)
 		rc = -ENOMEM;
-	else if ((told = add_dots(&reply, dir, offset)))
-		rc = tree_children(cache_tree(front->cache), dir,
-				   offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN, clock_now_ms(),
-				   !channel_is_prompt(), plus, add_child, &reply, &turn);
+	else if ((listed = add_dots(&reply, dir, offset)))
+		rc = tree_children(tree, dir, offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN,
+				   clock_now_ms(), !session_is_prompt(), plus, add_child, &reply,
+				   &turn);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
 		fuse_reply_buf(req, reply.buffer, reply.used);
-	if (!rc && told)
-		tree_replied(cache_tree(front->cache), turn);
+	if (!rc && listed)
+		tree_replied(tree, turn);
 	free(reply.buffer);
 }
 
@@ -302,23 +289,18 @@ static void do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 /* The kernel keeps a listing until the directory was read again. */
 static void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct front *front = front_of(req);
-
-	if (!shade_owns(ino)) {
-		fi->cache_readdir = 1;
-		fi->keep_cache = tree_begin_listing(cache_tree(front->cache), node_of(front, ino),
-						    clock_now_ms());
-	}
+	fi->cache_readdir = 1;
+	fi->keep_cache =
+		tree_begin_listing(tree_of(req), node_of(files_of(req), ino), clock_now_ms());
 	fuse_reply_open(req, fi);
 }
 
-/* --- files
- * -------------------------------------------------------------------------------------------- */
+/* --- files -----------------------------------------------------------------------------------*/
 
 struct request {
 	struct waiter waiter;
 	fuse_req_t req;
-	struct front *front;
+	struct cache *cache;
 	struct node *node;
 	struct fuse_file_info fi; /* opens */
 };
@@ -338,7 +320,7 @@ static void answer_open(struct waiter *waiter, int rc, const void *data, size_t 
 	if (rc)
 		fuse_reply_err(request->req, visible_errno(rc));
 	else if (fuse_reply_open(request->req, &request->fi) == -ENOENT)
-		cache_release(request->front->cache, request->node);
+		cache_release(request->cache, request->node);
 	free(request);
 }
 
@@ -358,11 +340,11 @@ static bool is_request(const struct waiter *waiter, void *req)
 	return ((const struct request *)waiter)->req == req;
 }
 
-/* The caller was interrupted: it need not wait any longer. */
-static void interrupted(fuse_req_t req, void *context)
+/* The reader was interrupted and need not wait any longer. Opens and reads never go to workers, so
+ * an INTERRUPT cannot overtake them. */
+static void interrupted(fuse_req_t req, void *cache)
 {
-	struct front *front = context;
-	struct waiter *waiter = cache_take_waiter(front->cache, is_request, req);
+	struct waiter *waiter = cache_take_waiter(cache, is_request, req);
 
 	if (!waiter)
 		return; /* about to be answered */
@@ -372,7 +354,6 @@ static void interrupted(fuse_req_t req, void *context)
 
 static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 {
-	struct front *front = front_of(req);
 	struct request *request = calloc(1, sizeof(*request));
 
 	if (!request) {
@@ -380,9 +361,9 @@ static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 		return NULL;
 	}
 	request->req = req;
-	request->front = front;
-	request->node = node_of(front, ino);
-	fuse_req_interrupt_func(req, interrupted, front);
+	request->cache = cache_of(req);
+	request->node = node_of(files_of(req), ino);
+	fuse_req_interrupt_func(req, interrupted, request->cache);
 	return request;
 }
 
@@ -390,10 +371,6 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct request *request;
 
-	if (shade_owns(ino)) {
-		shade_open(front_of(req), req, ino, fi);
-		return;
-	}
 	if ((fi->flags & O_ACCMODE) != O_RDONLY || fi->flags & O_TRUNC) {
 		fuse_reply_err(req, EROFS);
 		return;
@@ -404,48 +381,28 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	request->fi = *fi;
 	request->waiter.answer = answer_open;
 	request->waiter.opens = true;
-	cache_open(request->front->cache, request->node, &request->waiter);
+	cache_open(request->cache, request->node, &request->waiter);
 }
 
 static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *fi)
 {
-	struct request *request;
+	struct request *request = request_new(req, ino);
 
-	if (shade_owns(ino)) {
-		shade_read(front_of(req), req, size, offset, fi);
-		return;
-	}
-	request = request_new(req, ino);
 	if (!request)
 		return;
 	request->waiter.answer = answer_read;
 	request->waiter.offset = (uint64_t)offset;
 	request->waiter.size = size;
 	request->waiter.direct = fi->flags & O_DIRECT;
-	cache_read(request->front->cache, request->node, &request->waiter);
+	cache_read(request->cache, request->node, &request->waiter);
 }
 
 static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct front *front = front_of(req);
-
-	if (shade_owns(ino)) {
-		shade_release(front, req, fi);
-		return;
-	}
-	cache_release(front->cache, node_of(front, ino));
+	(void)fi;
+	cache_release(cache_of(req), node_of(files_of(req), ino));
 	fuse_reply_err(req, 0);
-}
-
-static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
-		     struct fuse_file_info *fi)
-{
-	(void)offset;
-	if (shade_owns(ino))
-		shade_write(front_of(req), req, data, size, fi);
-	else
-		fuse_reply_err(req, EROFS);
 }
 
 /* Python asks every file that it opens whether it is a terminal. */
@@ -453,24 +410,25 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 		     struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_size,
 		     size_t out_size)
 {
-	(void)arg, (void)flags, (void)out_size;
-	if (shade_owns(ino) && !shade_is_dir(ino))
-		shade_ioctl(front_of(req), req, cmd, in, in_size, fi);
-	else
-		fuse_reply_err(req, ENOTTY);
+	(void)ino, (void)cmd, (void)arg, (void)fi, (void)flags, (void)in, (void)in_size;
+	(void)out_size;
+	fuse_reply_err(req, ENOTTY);
 }
 
-/* --- what would change something
- * ------------------------------------------------------------------------- */
+/* --- what would change something -------------------------------------------------------------*/
+
+static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
+		     struct fuse_file_info *fi)
+{
+	(void)ino, (void)data, (void)size, (void)offset, (void)fi;
+	fuse_reply_err(req, EROFS);
+}
 
 static void do_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *attr, int what,
 		       struct fuse_file_info *fi)
 {
-	(void)attr, (void)fi;
-	if (shade_owns(ino))
-		shade_setattr(front_of(req), req, ino, what);
-	else
-		fuse_reply_err(req, EROFS);
+	(void)ino, (void)attr, (void)what, (void)fi;
+	fuse_reply_err(req, EROFS);
 }
 
 static void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
@@ -481,19 +439,8 @@ static void do_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t
 
 static void do_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
-	(void)mode;
-	if (shade_owns(parent))
-		shade_mkdir(front_of(req), req, parent, name);
-	else
-		fuse_reply_err(req, EROFS);
-}
-
-static void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
-{
-	if (shade_owns(parent))
-		shade_rmdir(front_of(req), req, parent, name);
-	else
-		fuse_reply_err(req, EROFS);
+	(void)parent, (void)name, (void)mode;
+	fuse_reply_err(req, EROFS);
 }
 
 static void do_remove(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -528,32 +475,32 @@ static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	fuse_reply_err(req, EROFS);
 }
 
-/* --- the connection
- * ---------------------------------------------------------------------------------------- */
+/* --- the connection --------------------------------------------------------------------------*/
 
 static void do_init(void *context, struct fuse_conn_info *conn)
 {
-	const struct front *front = context;
+	const struct files *files = context;
 
-	/* Every listing tells of the files, too, not only when the kernel thinks that they are
-	 * wanted: they will be opened, and to be asked for each takes far longer. */
+	/* Every listing brings the attributes of its files along, not only when the kernel expects
+	 * that they are wanted: the files will be opened, and a lookup for each takes far longer.
+	 */
 	conn->want &=
 		~(unsigned)(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_READDIRPLUS_AUTO |
 			    FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE);
 	conn->want |= conn->capable & (FUSE_CAP_READDIRPLUS | FUSE_CAP_PARALLEL_DIROPS |
 				       FUSE_CAP_EXPLICIT_INVAL_DATA);
-	/* The overlay makes handles of files, by which their accesses are told. */
-	if (front->native)
+	/* The overlay makes handles of files, which fanotify's events carry. */
+	if (files->native)
 		conn->want |= conn->capable & FUSE_CAP_EXPORT_SUPPORT;
-	if (front->acls)
+	if (files->options.acls)
 		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
-	/* The kernel keeps back what is more. A READ that is kept back has its folios locked, and
-	 * storing a file waits for those: it must not be behind READs that wait for other files. */
+	/* Without this the kernel would hold back some READs. The folios of such a READ are locked,
+	 * and storing the file waits for those: it would wait for READs of other files. */
 	conn->max_background = UINT16_MAX;
 	conn->congestion_threshold = UINT16_MAX;
 }
 
-static const struct fuse_lowlevel_ops files_ops = {
+const struct fuse_lowlevel_ops files_ops = {
 	.init = do_init,
 	.lookup = do_lookup,
 	.forget = do_forget,
@@ -574,7 +521,7 @@ static const struct fuse_lowlevel_ops files_ops = {
 	.mknod = do_mknod,
 	.mkdir = do_mkdir,
 	.unlink = do_remove,
-	.rmdir = do_rmdir,
+	.rmdir = do_remove,
 	.symlink = do_symlink,
 	.rename = do_rename,
 	.link = do_link,
@@ -588,30 +535,21 @@ static void refuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	fuse_reply_err(req, ENOSYS);
 }
 
-const struct fuse_lowlevel_ops *front_files_ops(bool native)
+static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
 {
-	static struct fuse_lowlevel_ops without_opens;
-
-	without_opens = files_ops;
-	without_opens.open = without_opens.opendir = refuse_open;
-	return native ? &without_opens : &files_ops;
-}
-
-bool front_may_wait(void *context, uint32_t opcode, uint64_t ino)
-{
-	struct front *front = context;
+	const struct files *files = user_data;
 
 	switch (opcode) {
 	case FUSE_LOOKUP:
 	case FUSE_READDIR:
 	case FUSE_READDIRPLUS:
-		return shade_owns(ino) || !tree_is_current(cache_tree(front->cache),
-							   node_of(front, ino), clock_now_ms());
+		return control_owns(ino) || !tree_is_current(cache_tree(files->options.cache),
+							     node_of(files, ino), clock_now_ms());
 	case FUSE_OPEN:
 	case FUSE_READ:
 	case FUSE_RELEASE:
 	case FUSE_IOCTL:
-		return shade_owns(ino);
+		return control_owns(ino);
 	case FUSE_GETATTR:
 	case FUSE_OPENDIR:
 	case FUSE_RELEASEDIR:
@@ -626,47 +564,56 @@ bool front_may_wait(void *context, uint32_t opcode, uint64_t ino)
 	}
 }
 
-static int kernel_store(void *context, struct node *node, const void *data, size_t size,
-			uint64_t offset)
-{
-	struct front *front = context;
-	struct fuse_bufvec buffer = FUSE_BUFVEC_INIT(size);
+/* --- begin and end -----------------------------------------------------------------------------*/
 
-	buffer.buf[0].mem = (void *)data;
-	return fuse_lowlevel_notify_store(channel_session(front->files), ino_of(node),
-					  (off_t)offset, &buffer, 0);
+int files_create(struct files **out, const struct files_options *options)
+{
+	struct files *files = calloc(1, sizeof(*files));
+
+	assert(options->cache && options->store && options->control && options->ended);
+	if (!files)
+		return -ENOMEM;
+	files->options = *options;
+	files->shade =
+		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
+	*out = files;
+	return 0;
 }
 
-static int kernel_drop(void *context, struct node *node)
+int files_mount(struct files *files, const char *mount_point, bool native)
 {
-	struct front *front = context;
+	const struct files_options *o = &files->options;
+	struct session_options options = { .ops = &files->ops,
+					   .user_data = files,
+					   .source = o->source,
+					   .mount_point = mount_point,
+					   .allow_other = !native && o->allow_other,
+					   .noexec = !native && o->noexec,
+					   .workers = o->workers,
+					   .may_wait = may_wait,
+					   .ended = o->ended,
+					   .context = o->context };
 
-	if (atomic_load(&node->stale) || node_is_dir(node))
-		tree_wait_for_replies(cache_tree(front->cache));
-	/* Asked for again, it comes with who may enter it. */
-	if ((atomic_exchange(&node->pages.entry_changed, false) || atomic_load(&node->stale)) &&
-	    node->parent)
-		(void)fuse_lowlevel_notify_inval_entry(channel_session(front->files),
-						       ino_of(node->parent), node->name,
-						       strlen(node->name));
-	return fuse_lowlevel_notify_inval_inode(channel_session(front->files), ino_of(node), 0, 0);
+	assert(!files->session);
+	files->native = native;
+	files->mount_point = mount_point;
+	files->shade.is_empty = native;
+	files->ops = files_ops;
+	shade_join(&files->ops);
+	if (native)
+		files->ops.open = files->ops.opendir = refuse_open;
+	return session_open(&files->session, &options);
 }
 
-/* Asks for the file through the mount itself, like anybody. */
-static int kernel_introduce(void *context, struct node *node)
+void files_unmount(struct files *files)
 {
-	struct front *front = context;
-	char *below = node_path(node), *path = NULL;
-	struct stat stat;
-	int rc = 0;
-
-	if (!below || asprintf(&path, "%s/%s", front->files_path, below) < 0)
-		rc = -ENOMEM;
-	else if (lstat(path, &stat))
-		rc = -errno;
-	free(path);
-	free(below);
-	return rc;
+	if (files->session)
+		session_close(files->session);
+	files->session = NULL;
 }
 
-const struct page_cache_kernel front_kernel = { kernel_store, kernel_drop, kernel_introduce };
+void files_destroy(struct files *files)
+{
+	assert(!files || !files->session);
+	free(files);
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "fuse/session.h"
-#include "base/threads.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <linux/fuse.h>
 #include <signal.h>
@@ -12,101 +12,102 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "base/log.h"
+#include "base/threads.h"
+#include "fuse/internal.h"
 
-#define PATIENCE_MS 1000 /* with workers, at the end */
+#define PATIENCE_MS 1000 /* how long session_stop() waits for busy workers */
 
 /* A request that waits for a worker. */
-struct job {
-	struct job *next;
+struct queued {
+	struct queued *next;
 	struct fuse_buf buffer;
 	char data[];
 };
 
-struct channel {
-	struct channel_options options;
-	struct fuse_session *session;
+struct session {
+	struct session_options options;
+	struct fuse_session *fuse;
 	struct thread thread;
 	_Atomic bool running, stopping;
-	bool stopped; /* whose end it is: the thread was joined */
+	bool stopped; /* only the thread that ends the session uses it: `thread` was joined */
 	struct thread *workers;
-	unsigned worker_count; /* the thread's alone, but at the end */
+	unsigned worker_count; /* only `thread` uses it, and after that whoever ends the session */
 
 	struct lock lock;
 	struct cond changed;
-	struct job *first, **end; /* lock */
-	unsigned waiting;	  /* lock: jobs */
-	unsigned idle;		  /* lock: workers */
-	bool closing;		  /* lock */
+	struct queued *first, **end; /* lock: the queue */
+	unsigned waiting;	     /* lock: requests in the queue */
+	unsigned idle;		     /* lock: workers without a request */
+	bool closing;		     /* lock */
 };
 
 static _Thread_local bool is_prompt;
 
-bool channel_is_prompt(void)
+bool session_is_prompt(void)
 {
 	return is_prompt;
 }
 
 static void work(void *argument)
 {
-	struct channel *channel = argument;
+	struct session *session = argument;
 
-	lock_acquire(&channel->lock);
-	while (channel->first || !channel->closing) {
-		struct job *job = channel->first;
+	lock_acquire(&session->lock);
+	while (session->first || !session->closing) {
+		struct queued *queued = session->first;
 
-		if (!job) {
-			channel->idle++;
-			cond_wait(&channel->changed, &channel->lock);
-			channel->idle--;
+		if (!queued) {
+			session->idle++;
+			cond_wait(&session->changed, &session->lock);
+			session->idle--;
 			continue;
 		}
-		channel->waiting--;
-		channel->first = job->next;
-		if (!channel->first)
-			channel->end = &channel->first;
-		lock_release(&channel->lock);
-		fuse_session_process_buf(channel->session, &job->buffer);
-		free(job);
-		lock_acquire(&channel->lock);
+		session->waiting--;
+		session->first = queued->next;
+		if (!session->first)
+			session->end = &session->first;
+		lock_release(&session->lock);
+		fuse_session_process_buf(session->fuse, &queued->buffer);
+		free(queued);
+		lock_acquire(&session->lock);
 	}
-	lock_release(&channel->lock);
+	lock_release(&session->lock);
 }
 
-static void start_worker(struct channel *channel)
+static void start_worker(struct session *session)
 {
-	if (channel->worker_count < channel->options.workers &&
-	    !thread_start(&channel->workers[channel->worker_count], "shade-worker", work, channel))
-		channel->worker_count++;
+	if (session->worker_count < session->options.workers &&
+	    !thread_start(&session->workers[session->worker_count], "shade-worker", work, session))
+		session->worker_count++;
 }
 
-/* The number of those that can be here at once is the kernel's callers': each waits for
- * its own. */
-static int pass_on(struct channel *channel, const struct fuse_buf *buffer, size_t size)
+/* Queues a copy of a request for the workers. The queue is bounded by the number of threads that
+ * use the mount, since each waits for its own request. */
+static int queue_request(struct session *session, const struct fuse_buf *buffer, size_t size)
 {
-	struct job *job = malloc(sizeof(*job) + size);
+	struct queued *queued = malloc(sizeof(*queued) + size);
 	bool all_busy;
 
-	if (!job)
+	if (!queued)
 		return -ENOMEM;
-	*job = (struct job){ .buffer = *buffer };
-	memcpy(job->data, buffer->mem, size);
-	job->buffer.mem = job->data;
-	lock_acquire(&channel->lock);
-	*channel->end = job;
-	channel->end = &job->next;
-	all_busy = ++channel->waiting > channel->idle;
-	cond_wake_one(&channel->changed);
-	lock_release(&channel->lock);
+	*queued = (struct queued){ .buffer = *buffer };
+	memcpy(queued->data, buffer->mem, size);
+	queued->buffer.mem = queued->data;
+	lock_acquire(&session->lock);
+	*session->end = queued;
+	session->end = &queued->next;
+	all_busy = ++session->waiting > session->idle;
+	cond_wake_one(&session->changed);
+	lock_release(&session->lock);
 	if (all_busy)
-		start_worker(channel);
+		start_worker(session);
 	return 0;
 }
 
-/* By a handle that somebody has kept: the node may be long gone, so nobody may look at it. */
+/* A lookup by a file handle that somebody kept: the node may be gone, so may_wait() must not
+ * dereference it. */
 static bool is_by_handle(const struct fuse_in_header *head, size_t size)
 {
 	const char *name = (const char *)(head + 1);
@@ -115,45 +116,45 @@ static bool is_by_handle(const struct fuse_in_header *head, size_t size)
 	       (!name[1] || (name[1] == '.' && size >= sizeof(*head) + 3 && !name[2]));
 }
 
-static void handle(struct channel *channel, const struct fuse_buf *buffer, size_t size)
+static void handle(struct session *session, const struct fuse_buf *buffer, size_t size)
 {
 	const struct fuse_in_header *head = buffer->mem;
 
-	/* Without memory for a copy it is handled here: slow, but handled. */
+	/* Without memory for a copy the request is handled here, and delays the others. */
 	if (is_by_handle(head, size) ||
-	    !channel->options.may_wait(channel->options.context, head->opcode, head->nodeid) ||
-	    pass_on(channel, buffer, size))
-		fuse_session_process_buf(channel->session, buffer);
+	    !session->options.may_wait(session->options.user_data, head->opcode, head->nodeid) ||
+	    queue_request(session, buffer, size))
+		fuse_session_process_buf(session->fuse, buffer);
 }
 
 static void serve(void *argument)
 {
-	struct channel *channel = argument;
+	struct session *session = argument;
 	struct fuse_buf buffer = { .mem = NULL };
 
 	is_prompt = true;
-	while (!fuse_session_exited(channel->session)) {
-		int rc = fuse_session_receive_buf(channel->session, &buffer);
+	while (!fuse_session_exited(session->fuse)) {
+		int rc = fuse_session_receive_buf(session->fuse, &buffer);
 
 		if (rc == -EINTR || rc == -EAGAIN)
 			continue;
 		if (rc <= 0)
 			break;
-		handle(channel, &buffer, (size_t)rc);
+		handle(session, &buffer, (size_t)rc);
 	}
-	atomic_store(&channel->running, false);
+	atomic_store(&session->running, false);
 	free(buffer.mem);
-	if (!atomic_load(&channel->stopping))
-		channel->options.ended(channel->options.context);
+	if (!atomic_load(&session->stopping))
+		session->options.ended(session->options.context);
 }
 
-/* --- begin and end -----------------------------------------------------------------------------
- */
+/* --- begin and end -----------------------------------------------------------------------------*/
 
-/* Commas would end the name and backslashes begin an escape, so they are left out of it. */
-static int make_session(struct channel *channel)
+/* In the option, a comma would end the name of the source and a backslash begin an escape: both are
+ * replaced. */
+static int make_fuse_session(struct session *session)
 {
-	const struct channel_options *o = &channel->options;
+	const struct session_options *o = &session->options;
 	char program[] = "shadefs", flag[] = "-o", *text = NULL;
 	char *argv[] = { program, flag, NULL, NULL };
 	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
@@ -169,139 +170,137 @@ static int make_session(struct channel *channel)
 		return -ENOMEM;
 	}
 	argv[2] = text;
-	channel->session = fuse_session_new(&args, o->ops, sizeof(*o->ops), o->context);
+	session->fuse = fuse_session_new(&args, o->ops, sizeof(*o->ops), o->user_data);
 	fuse_opt_free_args(&args);
 	free(text);
 	free(name);
-	return channel->session ? 0 : -ENOMEM;
+	return session->fuse ? 0 : -ENOMEM;
 }
 
-static void stop_serving(struct channel *channel)
+static void stop_serving(struct session *session)
 {
-	struct timespec moment = { .tv_nsec = 1000000 };
-
-	if (channel->stopped)
+	if (session->stopped)
 		return;
-	channel->stopped = true;
-	atomic_store(&channel->stopping, true);
-	fuse_session_exit(channel->session);
-	/* A signal that comes just before the read begins is lost: so, again. */
-	while (atomic_load(&channel->running)) {
-		thread_interrupt(&channel->thread, SIGUSR1);
-		nanosleep(&moment, NULL);
+	session->stopped = true;
+	atomic_store(&session->stopping, true);
+	fuse_session_exit(session->fuse);
+	/* A signal just before the read begins has no effect: send it until the thread has ended.
+	 */
+	while (atomic_load(&session->running)) {
+		thread_interrupt(&session->thread, SIGUSR1);
+		clock_sleep_us(1000);
 	}
-	thread_join(&channel->thread);
+	thread_join(&session->thread);
 }
 
-static bool is_busy(struct channel *channel)
+static bool is_busy(struct session *session)
 {
 	bool busy;
 
-	lock_acquire(&channel->lock);
-	busy = channel->first || channel->idle < channel->worker_count;
-	lock_release(&channel->lock);
+	lock_acquire(&session->lock);
+	busy = session->first || session->idle < session->worker_count;
+	lock_release(&session->lock);
 	return busy;
 }
 
-bool channel_stop(struct channel *channel)
+bool session_stop(struct session *session)
 {
-	struct timespec moment = { .tv_nsec = 1000000 };
-
-	stop_serving(channel);
-	for (int ms = 0; ms < PATIENCE_MS && is_busy(channel); ms++)
-		nanosleep(&moment, NULL);
-	return !is_busy(channel);
+	stop_serving(session);
+	for (int ms = 0; ms < PATIENCE_MS && is_busy(session); ms++)
+		clock_sleep_us(1000);
+	return !is_busy(session);
 }
 
-void channel_detach(const char *mount_point)
+void session_detach(const char *mount_point)
 {
 	const char *arguments[] = { "fusermount3", "-uzq", "--", mount_point, NULL };
 	pid_t child;
 
-	/* Not root: there is a program for that. */
+	/* Only root may unmount; fusermount3 has the rights for others. */
 	if (umount2(mount_point, MNT_DETACH) && errno == EPERM &&
 	    !posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ))
 		waitpid(child, NULL, 0);
 }
 
-/* A worker may wait for a source that hangs. Who uses the mount does not wait for it; for how long
- * the daemon does, main.c says. */
-static void stop_workers(struct channel *channel)
+/* A worker may wait for a source that hangs. The mount is detached first, so that whoever uses the
+ * mount point does not wait, too; daemon/main.c limits how long the daemon does. */
+static void stop_workers(struct session *session)
 {
-	if (is_busy(channel))
-		channel_detach(channel->options.mount_point);
-	lock_acquire(&channel->lock);
-	channel->closing = true;
-	cond_wake_all(&channel->changed);
-	lock_release(&channel->lock);
-	while (channel->worker_count)
-		thread_join(&channel->workers[--channel->worker_count]);
+	if (is_busy(session))
+		session_detach(session->options.mount_point);
+	lock_acquire(&session->lock);
+	session->closing = true;
+	cond_wake_all(&session->changed);
+	lock_release(&session->lock);
+	while (session->worker_count)
+		thread_join(&session->workers[--session->worker_count]);
 }
 
-static void release(struct channel *channel)
+static void release(struct session *session)
 {
-	if (channel->session)
-		fuse_session_destroy(channel->session);
-	lock_destroy(&channel->lock);
-	cond_destroy(&channel->changed);
-	free(channel->workers);
-	free(channel);
+	if (session->fuse)
+		fuse_session_destroy(session->fuse);
+	lock_destroy(&session->lock);
+	cond_destroy(&session->changed);
+	free(session->workers);
+	free(session);
 }
 
-void channel_close(struct channel *channel)
+void session_close(struct session *session)
 {
-	(void)channel_stop(channel);
-	stop_workers(channel);
-	fuse_session_unmount(channel->session);
-	release(channel);
+	(void)session_stop(session);
+	stop_workers(session);
+	fuse_session_unmount(session->fuse);
+	release(session);
 }
 
-struct fuse_session *channel_session(struct channel *channel)
+struct fuse_session *session_fuse(struct session *session)
 {
-	return channel->session;
+	return session->fuse;
 }
 
-static int start(struct channel *channel)
+static int start(struct session *session)
 {
 	int rc;
 
-	channel->workers = calloc(channel->options.workers, sizeof(*channel->workers));
-	if (!channel->workers)
+	session->workers = calloc(session->options.workers, sizeof(*session->workers));
+	if (!session->workers)
 		return -ENOMEM;
-	rc = make_session(channel);
+	rc = make_fuse_session(session);
 	if (rc)
 		return rc;
 	errno = 0;
-	if (fuse_session_mount(channel->session, channel->options.mount_point))
+	if (fuse_session_mount(session->fuse, session->options.mount_point))
 		return errno ? -errno : -EIO;
-	atomic_store(&channel->running, true);
-	start_worker(channel);
-	rc = channel->worker_count
-		     ? thread_start(&channel->thread, "shade-requests", serve, channel)
+	atomic_store(&session->running, true);
+	start_worker(session);
+	rc = session->worker_count
+		     ? thread_start(&session->thread, "shade-requests", serve, session)
 		     : -EAGAIN;
 	if (rc) {
-		stop_workers(channel);
-		fuse_session_unmount(channel->session);
+		stop_workers(session);
+		fuse_session_unmount(session->fuse);
 	}
 	return rc;
 }
 
-int channel_open(struct channel **out, const struct channel_options *options)
+int session_open(struct session **out, const struct session_options *options)
 {
-	struct channel *channel = calloc(1, sizeof(*channel));
+	struct session *session = calloc(1, sizeof(*session));
 	int rc;
 
-	if (!channel)
+	assert(options->ops && options->may_wait && options->ended && options->workers);
+	if (!session)
 		return -ENOMEM;
-	channel->options = *options;
-	channel->end = &channel->first;
-	lock_init(&channel->lock, LOCK_SESSION);
-	cond_init(&channel->changed);
-	*out = channel; /* requests may come before start() returns */
-	rc = start(channel);
+	session->options = *options;
+	session->end = &session->first;
+	lock_init(&session->lock, LOCK_SESSION);
+	cond_init(&session->changed);
+	*out = session; /* requests and notifications may come before start() returns */
+	rc = start(session);
 	if (rc) {
 		*out = NULL;
-		release(channel);
+		release(session);
 	}
 	return rc;
 }

@@ -1,25 +1,42 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Tells the cache what is opened and closed in an overlay, and notices its end. */
-#ifndef SHADE_OBSERVE_H
-#define SHADE_OBSERVE_H
+/*
+ * Tells the cache what is opened and closed in an overlay, by fanotify, and notices that the
+ * overlay was unmounted. A thread does both.
+ *
+ * libc has fanotify_init() and fanotify_mark(); all other names that begin so are ours.
+ */
+#ifndef SHADE_FANOTIFY_H
+#define SHADE_FANOTIFY_H
 
-#include "daemon/daemon.h"
+#include "cache/cache.h"
 
-struct observe;
+struct fanotify;
 
-/* The overlay is mounted, .shade in it not yet. `reopen` mounts that again after
- * somebody else has unmounted it. 0 or a negative errno. */
-int observe_open(struct observe **out, struct front *front, int (*reopen)(struct front *front));
-/* Ends its thread; it can still be told that .shade has ended. */
-void observe_stop(struct observe *observe);
-void observe_close(struct observe *observe);
-/* Tells of all that has happened so far. Otherwise it is told of in a few milliseconds. */
-void observe_drain(struct observe *observe);
-/* Whether the overlay is still where it was mounted; another one may be there by now. */
-bool observe_is_mounted(struct observe *observe);
-/* Whether it is what its mount point shows: something else may be mounted over it. */
-bool observe_is_on_top(const struct observe *observe);
-/* Somebody has unmounted .shade. */
-void observe_control_ended(struct observe *observe);
+struct fanotify_options {
+	struct cache *cache;
+	const char *mount_point; /* where the overlay is; not copied */
+	/* By the thread: the overlay was unmounted. It is called once, and the thread ends. */
+	void (*unmounted)(void *context);
+	/* By the thread, some time after fanotify_wake(). */
+	void (*woken)(void *context);
+	void *context;
+};
+
+/* The overlay is mounted, .shade in it not yet. 0 or a negative errno. */
+int fanotify_open(struct fanotify **out, const struct fanotify_options *options);
+/* Ends the thread. */
+void fanotify_stop(struct fanotify *fanotify);
+void fanotify_close(struct fanotify *fanotify);
+/* Returns when the cache knows of all opens and closes up to now. Without a call it learns of them
+ * within a few milliseconds. */
+void fanotify_drain(struct fanotify *fanotify);
+/* At least so many events were lost, since the kernel's queue was full. */
+uint64_t fanotify_lost(const struct fanotify *fanotify);
+/* Whether the overlay is still mounted; something else may be mounted over it. */
+bool fanotify_is_mounted(const struct fanotify *fanotify);
+/* Whether the overlay is what its mount point shows. */
+bool fanotify_is_on_top(const struct fanotify *fanotify);
+/* Has the thread call woken(). */
+void fanotify_wake(struct fanotify *fanotify);
 
 #endif

@@ -1,29 +1,40 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "native/overlay.h"
-#include "base/threads.h"
 
+#include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/log.h"
-#include "fuse/session.h"
+#include "base/threads.h"
+#include "fuse/shade.h"
 #include "native/fanotify.h"
 #include "native/run_dir.h"
 
-struct native {
-	struct place place;
-	struct observe *observe;
-	bool overlaid;
-	struct store_attr top; /* what the overlay's root was made of */
+#define UNMOUNT_MS 1000 /* after .shade was unmounted: how long the overlay may take to follow */
+#define POLL_MS 20
+
+struct overlay {
+	struct overlay_options options;
+	struct run_dir run_dir;
+	struct fanotify *fanotify;
+	struct shade shade;
+	struct session *control; /* .shade; the fanotify thread's while that runs */
 	char *control_path;
+	_Atomic bool mounted;  /* the overlay itself */
+	struct store_attr top; /* what the overlay's root was made of */
+	/* Hold flush_lock and check !closing before you touch the mounts: the scan may flush while
+	 * overlay_close() unmounts. */
+	struct lock flush_lock;
+	_Atomic bool closing;
 };
 
 __attribute__((format(printf, 3, 4))) static void say(char *why, size_t room, const char *format,
@@ -36,60 +47,59 @@ __attribute__((format(printf, 3, 4))) static void say(char *why, size_t room, co
 	va_end(args);
 }
 
-/* --- the connections -----------------------------------------------------------------------------
- */
+/* --- .shade ------------------------------------------------------------------------------------*/
 
-static void files_ended(void *context)
-{
-	struct front *front = context;
-
-	front->end(front);
-}
-
-/* Whoever unmounts everything begins with this one. If the overlay stays, so does .shade. */
+/* Called by the session's thread. Whoever unmounts the whole tree begins with .shade, so the
+ * fanotify thread looks whether the overlay follows. */
 static void control_ended(void *context)
 {
-	struct front *front = context;
+	struct overlay *overlay = context;
 
-	observe_control_ended(front->native_state->observe);
+	fanotify_wake(overlay->fanotify);
 }
 
-static int open_files(struct front *front)
+static int open_control(struct overlay *overlay)
 {
-	struct channel_options options = { .ops = front_files_ops(true),
-					   .context = front,
-					   .source = front->options.source,
-					   .mount_point = front->files_path,
-					   .workers = front->options.threads,
-					   .may_wait = front_may_wait,
-					   .ended = files_ended };
+	struct session_options options = { .source = overlay->options.source,
+					   .mount_point = overlay->control_path,
+					   .ended = control_ended,
+					   .context = overlay };
 
-	return channel_open(&front->files, &options);
+	return shade_mount(&overlay->control, &overlay->shade, &options);
 }
 
-static bool always_waits(void *context, uint32_t opcode, uint64_t ino)
+/* Nobody can use the files that were open in the connection, and no reader there can be answered. A
+ * command that waits for a source that hangs keeps its connection, which nobody sees any more. */
+static void close_control(struct overlay *overlay)
 {
-	(void)context, (void)opcode, (void)ino;
-	return true;
+	if (session_stop(overlay->control)) {
+		control_close_all(overlay->options.control);
+		session_close(overlay->control);
+	}
+	overlay->control = NULL;
 }
 
-/* Everybody may ask: who is answered, permissions and every open decide. */
-static int open_control(struct front *front)
+/* Called by the fanotify thread: if somebody has unmounted .shade and nothing else, mounts it
+ * again. */
+static void restore_control(void *context)
 {
-	struct channel_options options = { .ops = &front_control_ops,
-					   .context = front,
-					   .source = front->options.source,
-					   .mount_point = front->native_state->control_path,
-					   .allow_other = true,
-					   .workers = 16,
-					   .may_wait = always_waits,
-					   .ended = control_ended };
+	struct overlay *overlay = context;
+	struct fanotify *fanotify = overlay->fanotify;
 
-	return channel_open(&front->control, &options);
+	for (int ms = 0; ms < UNMOUNT_MS && fanotify_is_mounted(fanotify); ms += POLL_MS) {
+		clock_sleep_us(POLL_MS * 1000);
+		fanotify_drain(fanotify);
+	}
+	if (atomic_load(&overlay->closing) || !fanotify_is_mounted(fanotify))
+		return;
+	close_control(overlay);
+	if (open_control(overlay))
+		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
+	else
+		overlay->options.mounted(overlay->options.context, overlay->control_path);
 }
 
-/* --- the overlay
- * ----------------------------------------------------------------------------------- */
+/* --- the overlay -------------------------------------------------------------------------------*/
 
 static int copy_acl(struct store *store, const char *top)
 {
@@ -101,33 +111,39 @@ static int copy_acl(struct store *store, const char *top)
 	return setxattr(top, STORE_ACL, acl, (size_t)length, 0) ? -errno : 0;
 }
 
-/* The root's permissions are those of the upper of its two layers, an empty directory. */
-static int prepare_top(struct front *front)
+static void get_root_attr(const struct overlay *overlay, struct store_attr *attr)
 {
-	const char *top = front->native_state->place.top;
+	struct tree *tree = cache_tree(overlay->options.cache);
+
+	tree_get_attr(tree, tree_root(tree), attr);
+}
+
+/* The root's permissions are those of the upper of its two layers, an empty directory. */
+static int prepare_top(struct overlay *overlay)
+{
+	const char *top = overlay->run_dir.top;
 	struct store_attr attr;
 
-	tree_get_attr(cache_tree(front->cache), tree_root(cache_tree(front->cache)), &attr);
-	if (!front->options.allow_other) {
+	get_root_attr(overlay, &attr);
+	if (!overlay->options.allow_other) {
 		attr.mode = 0700;
 		attr.uid = attr.gid = 0;
 	}
-	front->native_state->top = attr;
+	overlay->top = attr;
 	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
 		return -errno;
-	return front->acls ? copy_acl(front->store, top) : 0;
+	return overlay->options.acls ? copy_acl(overlay->options.store, top) : 0;
 }
 
-/* nfs_export and a file system id are what fanotify needs to tell files by their handles; older
- * kernels have the id without an option. */
-static unsigned long overlay_flags(const struct front *front)
+static unsigned long overlay_flags(const struct overlay *overlay)
 {
-	return MS_RDONLY | MS_NOSUID | MS_NODEV | (front->options.noexec ? MS_NOEXEC : 0);
+	return MS_RDONLY | MS_NOSUID | MS_NODEV | (overlay->options.noexec ? MS_NOEXEC : 0);
 }
 
-static int mount_overlay(struct front *front)
+/* fanotify tells files by their handles, for which the overlay needs nfs_export and a file system
+ * id. Older kernels have the id without an option. */
+static int mount_overlay(struct overlay *overlay)
 {
-	const struct place *place = &front->native_state->place;
 	static const char *const ids[] = { ",uuid=null", "" };
 	int rc = -EINVAL;
 
@@ -136,164 +152,207 @@ static int mount_overlay(struct front *front)
 
 		snprintf(data, sizeof(data),
 			 "lowerdir=%s:%s,xino=off,nfs_export=on,redirect_dir=nofollow%s",
-			 place->top, place->files, ids[i]);
-		rc = mount(front->options.source, front->options.mount_point, "overlay",
-			   overlay_flags(front), data)
+			 overlay->run_dir.top, overlay->run_dir.files, ids[i]);
+		rc = mount(overlay->options.source, overlay->options.mount_point, "overlay",
+			   overlay_flags(overlay), data)
 			     ? -errno
 			     : 0;
 	}
-	front->native_state->overlaid = !rc;
+	atomic_store(&overlay->mounted, !rc);
 	return rc;
 }
 
-/* An overlay's root stays as open as it was. */
-static bool is_too_open(struct front *front)
+/* An overlay's root keeps the permissions that it was mounted with. */
+static bool is_too_open(const struct overlay *overlay)
 {
-	const struct store_attr *then = &front->native_state->top;
+	const struct store_attr *then = &overlay->top;
 	struct store_attr now;
 
-	tree_get_attr(cache_tree(front->cache), tree_root(cache_tree(front->cache)), &now);
-	return front->options.allow_other &&
+	get_root_attr(overlay, &now);
+	return overlay->options.allow_other &&
 	       (then->uid != now.uid || then->gid != now.gid || then->mode & ~now.mode & 0777);
 }
 
-static void flush_locked(struct front *front)
+static void flush_locked(struct overlay *overlay)
 {
-	if (is_too_open(front)) {
+	const struct overlay_options *options = &overlay->options;
+
+	lock_assert_held(&overlay->flush_lock);
+	if (is_too_open(overlay)) {
 		log_say(LOG_ERRORS,
 			"fewer may enter %s now than when it was mounted: unmounted, since an "
 			"overlay cannot learn that",
-			front->options.source);
-		front->end(front);
+			options->source);
+		options->ended(options->context);
 		return;
 	}
-	/* Something that somebody has mounted over it is not ours to change. */
-	if (!observe_is_on_top(front->native_state->observe))
+	/* A remount would change what somebody else has mounted over it. */
+	if (!fanotify_is_on_top(overlay->fanotify))
 		return;
 	/* A remount sets all flags anew. */
-	if (mount(NULL, front->options.mount_point, NULL, MS_REMOUNT | overlay_flags(front), NULL))
+	if (mount(NULL, options->mount_point, NULL, MS_REMOUNT | overlay_flags(overlay), NULL))
 		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(errno));
 }
 
-/* The scan, which may wait for the source, goes on while everything is unmounted. */
-void native_flush(struct front *front)
+void overlay_flush(struct overlay *overlay)
 {
-	lock_acquire(&front->flush_lock);
-	if (!atomic_load(&front->stopping))
-		flush_locked(front);
-	lock_release(&front->flush_lock);
+	lock_acquire(&overlay->flush_lock);
+	if (!atomic_load(&overlay->closing))
+		flush_locked(overlay);
+	lock_release(&overlay->flush_lock);
 }
 
-void native_settle(struct front *front)
+void overlay_catch_up(struct overlay *overlay)
 {
-	observe_drain(front->native_state->observe);
+	fanotify_drain(overlay->fanotify);
 }
 
-/* --- begin and end
- * -------------------------------------------------------------------------------- */
-
-static int mount_all(struct front *front, char *why, size_t room)
+uint64_t overlay_accesses_lost(const struct overlay *overlay)
 {
-	struct native *native = front->native_state;
-	int rc = open_files(front);
+	return fanotify_lost(overlay->fanotify);
+}
+
+/* --- begin and end -----------------------------------------------------------------------------*/
+
+static void unmounted(void *context)
+{
+	struct overlay *overlay = context;
+
+	overlay->options.ended(overlay->options.context);
+}
+
+static int open_fanotify(struct overlay *overlay)
+{
+	struct fanotify_options options = { .cache = overlay->options.cache,
+					    .mount_point = overlay->options.mount_point,
+					    .unmounted = unmounted,
+					    .woken = restore_control,
+					    .context = overlay };
+
+	return fanotify_open(&overlay->fanotify, &options);
+}
+
+static int mount_all(struct overlay *overlay, char *why, size_t room)
+{
+	const struct overlay_options *options = &overlay->options;
+	int rc = files_mount(options->files, overlay->run_dir.files, true);
 
 	if (rc) {
-		say(why, room, "FUSE cannot be mounted at %s: %s", native->place.files,
+		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->run_dir.files,
 		    strerror(-rc));
 		return rc;
 	}
-	rc = prepare_top(front);
+	rc = prepare_top(overlay);
 	if (!rc)
-		rc = mount_overlay(front);
+		rc = mount_overlay(overlay);
 	if (rc) {
 		say(why, room, "an overlay cannot be mounted: %s", strerror(-rc));
 		return rc;
 	}
-	rc = observe_open(&native->observe, front, open_control);
+	rc = open_fanotify(overlay);
 	if (rc) {
 		say(why, room, "fanotify does not tell of files in the overlay: %s", strerror(-rc));
 		return rc;
 	}
-	rc = open_control(front);
+	rc = open_control(overlay);
 	if (rc)
-		say(why, room, "FUSE cannot be mounted at %s: %s", native->control_path,
+		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->control_path,
 		    strerror(-rc));
 	return rc;
 }
 
-int native_open(struct front *front, char *why, size_t room)
+int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
+		 size_t room)
 {
-	struct native *native = calloc(1, sizeof(*native));
+	struct overlay *overlay = calloc(1, sizeof(*overlay));
 	int rc;
 
-	if (!native)
+	assert(*options->mount_point == '/' && options->mounted && options->ended);
+	if (!overlay)
 		return -ENOMEM;
-	front->native_state = native;
-	front->native = true;
-	if (asprintf(&native->control_path, "%s/.shade", front->options.mount_point) < 0)
-		native->control_path = NULL;
-	rc = native->control_path ? place_open(&native->place, front->options.mount_point)
-				  : -ENOMEM;
-	front->files_path = native->place.files;
-	front->control_path = native->control_path;
+	overlay->options = *options;
+	overlay->shade =
+		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
+	lock_init(&overlay->flush_lock, LOCK_FLUSH);
+	*out = overlay;
+	if (asprintf(&overlay->control_path, "%s/.shade", options->mount_point) < 0)
+		overlay->control_path = NULL;
+	rc = overlay->control_path ? run_dir_open(&overlay->run_dir, options->mount_point)
+				   : -ENOMEM;
 	if (rc)
-		say(why, room, "%s cannot be used: %s", PLACES, strerror(-rc));
+		say(why, room, "%s cannot be used: %s", RUN_DIRS, strerror(-rc));
 	else
-		rc = mount_all(front, why, room);
+		rc = mount_all(overlay, why, room);
 	if (rc) {
-		native_close(front);
-		front->native = false;
+		*out = NULL;
+		overlay_close(overlay);
+		overlay_free(overlay);
+		return rc;
 	}
-	return rc;
+	options->mounted(options->context, overlay->run_dir.files);
+	options->mounted(options->context, overlay->control_path);
+	return 0;
 }
 
-void native_close(struct front *front)
+/* Stops fanotify's thread. Whether the overlay is what its mount point shows. */
+static bool stop_fanotify(struct overlay *overlay)
 {
-	struct native *native = front->native_state;
-	bool overlaid = native->overlaid;
+	struct fanotify *fanotify = overlay->fanotify;
+	bool on_top;
 
-	/* From now on nobody begins to flush: it is stopping, or has not started. */
-	lock_acquire(&front->flush_lock);
-	lock_release(&front->flush_lock);
-	if (native->observe) {
-		overlaid = observe_is_on_top(native->observe);
-		if (!overlaid && observe_is_mounted(native->observe))
-			log_say(LOG_WARNINGS,
-				"something is mounted over %s: it stays, without files",
-				front->options.mount_point);
-		observe_stop(native->observe);
-	}
-	/* Until this is closed, its thread may have something to tell the observer. */
-	if (front->control)
-		channel_close(front->control);
-	if (overlaid)
-		umount2(front->options.mount_point, MNT_DETACH);
-	native->overlaid = false;
-	if (native->observe)
-		observe_close(native->observe);
-	if (front->files)
-		channel_close(front->files);
-	front->control = front->files = NULL;
-	place_close(&native->place);
-	free(native->control_path);
-	free(native);
-	front->native_state = NULL;
+	if (!fanotify)
+		return atomic_load(&overlay->mounted);
+	on_top = fanotify_is_on_top(fanotify);
+	if (!on_top && fanotify_is_mounted(fanotify))
+		log_say(LOG_WARNINGS, "something is mounted over %s: it stays, without files",
+			overlay->options.mount_point);
+	fanotify_stop(fanotify);
+	return on_top;
 }
 
-void native_abandon(struct front *front)
+void overlay_close(struct overlay *overlay)
 {
-	struct native *native = front->native_state;
+	bool on_top;
 
-	if (!native)
+	/* Waits for a flush that is under way; no other begins. */
+	lock_acquire(&overlay->flush_lock);
+	atomic_store(&overlay->closing, true);
+	lock_release(&overlay->flush_lock);
+	on_top = stop_fanotify(overlay);
+	/* Until this is closed, its thread may call control_ended(). */
+	if (overlay->control)
+		session_close(overlay->control);
+	overlay->control = NULL;
+	if (on_top)
+		umount2(overlay->options.mount_point, MNT_DETACH);
+	atomic_store(&overlay->mounted, false);
+	if (overlay->fanotify)
+		fanotify_close(overlay->fanotify);
+	overlay->fanotify = NULL;
+	files_unmount(overlay->options.files);
+	run_dir_close(&overlay->run_dir);
+}
+
+void overlay_free(struct overlay *overlay)
+{
+	if (!overlay)
 		return;
-	umount2(native->control_path, MNT_DETACH);
-	if (native->overlaid && observe_is_on_top(native->observe))
-		umount2(front->options.mount_point, MNT_DETACH);
-	umount2(native->place.files, MNT_DETACH);
-	place_close(&native->place);
+	assert(atomic_load(&overlay->closing));
+	lock_destroy(&overlay->flush_lock);
+	free(overlay->control_path);
+	free(overlay);
 }
 
-void native_clean_up(void)
+void overlay_abandon(struct overlay *overlay)
 {
-	place_clean_up();
+	umount2(overlay->control_path, MNT_DETACH);
+	if (atomic_load(&overlay->mounted) && fanotify_is_on_top(overlay->fanotify))
+		umount2(overlay->options.mount_point, MNT_DETACH);
+	umount2(overlay->run_dir.files, MNT_DETACH);
+	run_dir_close(&overlay->run_dir);
+}
+
+void overlay_clean_up(void)
+{
+	run_dir_clean_up();
 }

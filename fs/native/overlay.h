@@ -7,26 +7,53 @@
  *                            one for every file it opens) from becoming requests
  *   MOUNTPOINT/.shade        FUSE with opens, for control
  *
- * Accesses are observed by fanotify on the overlay. Its events carry file handles, and in a
+ * The cache learns of accesses by fanotify on the overlay. Its events carry file handles, and in a
  * handle of the overlay is the node id of the file below: no descriptor is opened for them.
  */
-#ifndef SHADE_NATIVE_H
-#define SHADE_NATIVE_H
+#ifndef SHADE_OVERLAY_H
+#define SHADE_OVERLAY_H
 
-#include "daemon/daemon.h"
+#include "fuse/files.h"
 
-/* Mounts; each thing that this needs is tried, not guessed. 0, or a negative errno with a sentence
- * in `why`, and then nothing is left. */
-int native_open(struct front *front, char *why, size_t room);
-void native_close(struct front *front);
-/* Unmounts and removes everything, whatever threads still use it: the process ends now. */
-void native_abandon(struct front *front);
-/* Tells the cache of all opens up to now: whoever asks or says something about accesses goes by
- * those that were before. */
-void native_settle(struct front *front);
-/* Names have changed: makes the overlay look again. */
-void native_flush(struct front *front);
-/* Unmounts and removes what daemons left that did not end well. */
-void native_clean_up(void);
+struct overlay;
+
+struct overlay_options {
+	struct files *files; /* not mounted yet */
+	struct cache *cache;
+	struct store *store;
+	struct control *control;
+	const char *source;
+	const char *mount_point; /* absolute */
+	double staleness_s;
+	bool allow_other;
+	bool noexec;
+	bool acls; /* the overlay's root is to have the access control list of the source's */
+	/* A FUSE connection was mounted, which has to end with the daemon. */
+	void (*mounted)(void *context, const char *mount_point);
+	/* The overlay was unmounted, or should be: the daemon is to end. */
+	void (*ended)(void *context);
+	void *context;
+};
+
+/* Mounts; each thing that native mode needs is tried, none is guessed from versions. 0, or a
+ * negative errno with a sentence in `why`, and then nothing is left. Requests may come before it
+ * returns: `*out` is set before that. */
+int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
+		 size_t room);
+/* Unmounts all. overlay_flush() may still be called, and does nothing. */
+void overlay_close(struct overlay *overlay);
+/* After overlay_close(). NULL is fine. */
+void overlay_free(struct overlay *overlay);
+/* Detaches and removes everything, even if threads still use it: the process ends now. */
+void overlay_abandon(struct overlay *overlay);
+
+/* Returns when the cache knows of all opens and closes up to now. */
+void overlay_catch_up(struct overlay *overlay);
+/* At least so many accesses were not told of. */
+uint64_t overlay_accesses_lost(const struct overlay *overlay);
+/* Names have changed: has the overlay forget all names that are not in use. */
+void overlay_flush(struct overlay *overlay);
+/* Unmounts and removes what daemons left that were killed. */
+void overlay_clean_up(void);
 
 #endif

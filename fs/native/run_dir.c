@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "native/run_dir.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,133 +16,136 @@
 
 #include "base/log.h"
 
-#define NAMES_MAX 100 /* places of processes of one number */
+#define NAMES_MAX 100 /* directories of processes with the same number */
 
-static void name_all(struct place *place, const char *name)
+static void name_all(struct run_dir *run_dir, const char *name)
 {
-	snprintf(place->dir, sizeof(place->dir), PLACES "/%.40s", name);
-	snprintf(place->top, sizeof(place->top), "%.50s/top", place->dir);
-	snprintf(place->files, sizeof(place->files), "%.50s/files", place->dir);
+	snprintf(run_dir->dir, sizeof(run_dir->dir), RUN_DIRS "/%.40s", name);
+	snprintf(run_dir->top, sizeof(run_dir->top), "%.50s/top", run_dir->dir);
+	snprintf(run_dir->files, sizeof(run_dir->files), "%.50s/files", run_dir->dir);
 }
 
-static void lock_path(const struct place *place, char *path, size_t room)
+static void lock_path(const struct run_dir *run_dir, char *path, size_t room)
 {
-	snprintf(path, room, "%s/lock", place->dir);
+	snprintf(path, room, "%s/lock", run_dir->dir);
 }
 
-static void remove_all(const struct place *place)
+static void remove_all(const struct run_dir *run_dir)
 {
-	char path[PLACE_PATH_MAX + 8];
+	char path[RUN_DIR_PATH_MAX + 8];
 
-	lock_path(place, path, sizeof(path));
-	umount2(place->top, MNT_DETACH);
-	rmdir(place->top);
-	rmdir(place->files);
+	lock_path(run_dir, path, sizeof(path));
+	umount2(run_dir->top, MNT_DETACH);
+	rmdir(run_dir->top);
+	rmdir(run_dir->files);
 	unlink(path);
-	rmdir(place->dir);
-	rmdir(PLACES); /* unless there are others */
+	rmdir(run_dir->dir);
+	rmdir(RUN_DIRS); /* unless there are others */
 }
 
-/* Nobody makes a place or looks for abandoned ones meanwhile: one that is not finished yet would
- * look as if nobody held it. A descriptor, or a negative errno. */
-static int lock_places(void)
+/* Locks /run/shadefs, so that nobody makes a directory while somebody else looks for those left
+ * behind: one that is not finished yet would look as if nobody held it. A descriptor, or a negative
+ * errno. */
+static int lock_run_dirs(void)
 {
 	struct stat stat_buffer;
 	int fd;
 
 	for (;;) {
-		fd = open(PLACES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		fd = open(RUN_DIRS, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd < 0)
 			return -errno;
-		/* Whoever had the lock may have removed it. */
+		/* Whoever had the lock may have removed the directory. */
 		if (!flock(fd, LOCK_EX) && !fstat(fd, &stat_buffer) && stat_buffer.st_nlink)
 			return fd;
 		close(fd);
-		if (access(PLACES, F_OK))
+		if (access(RUN_DIRS, F_OK))
 			return -errno;
 	}
 }
 
 /* The lock file holds the mount point. */
-static int take_lock(struct place *place, const char *mount_point)
+static int take_lock(struct run_dir *run_dir, const char *mount_point)
 {
-	char path[PLACE_PATH_MAX + 8];
+	char path[RUN_DIR_PATH_MAX + 8];
 	size_t length = strlen(mount_point);
 
-	lock_path(place, path, sizeof(path));
-	place->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (place->lock < 0 || flock(place->lock, LOCK_EX | LOCK_NB) ||
-	    write(place->lock, mount_point, length) != (ssize_t)length)
+	lock_path(run_dir, path, sizeof(path));
+	run_dir->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+	if (run_dir->lock < 0 || flock(run_dir->lock, LOCK_EX | LOCK_NB) ||
+	    write(run_dir->lock, mount_point, length) != (ssize_t)length)
 		return errno ? -errno : -EIO;
 	return 0;
 }
 
 /* Containers that share /run may have processes of the same number. */
-static int make_dir(struct place *place)
+static int make_dir(struct run_dir *run_dir)
 {
 	for (unsigned i = 0; i < NAMES_MAX; i++) {
 		char name[32];
 
 		snprintf(name, sizeof(name), i ? "%d.%u" : "%d", getpid(), i);
-		name_all(place, name);
-		if (!mkdir(place->dir, 0700))
+		name_all(run_dir, name);
+		if (!mkdir(run_dir->dir, 0700))
 			return 0;
 		if (errno != EEXIST)
 			break;
 	}
-	*place->dir = 0; /* nobody's to remove */
+	*run_dir->dir = 0; /* there is nothing to remove */
 	return -errno;
 }
 
-static int fill_place(struct place *place, const char *mount_point)
+static int fill_dir(struct run_dir *run_dir, const char *mount_point)
 {
-	int rc = make_dir(place);
+	int rc = make_dir(run_dir);
 
 	if (rc)
 		return rc;
-	if (mkdir(place->top, 0755) || mkdir(place->files, 0700))
+	if (mkdir(run_dir->top, 0755) || mkdir(run_dir->files, 0700))
 		return -errno;
 	/* A file system of its own: an overlay tells its layers by their ids, FUSE has none, and
 	 * so have some disks. */
-	if (mount("shadefs", place->top, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16"))
+	if (mount("shadefs", run_dir->top, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16"))
 		return -errno;
-	return take_lock(place, mount_point);
+	return take_lock(run_dir, mount_point);
 }
 
-int place_open(struct place *place, const char *mount_point)
+int run_dir_open(struct run_dir *run_dir, const char *mount_point)
 {
-	int places, rc;
+	int run_dirs, rc;
 
+	assert(*mount_point == '/' && !*run_dir->dir);
 	do {
-		if (mkdir(PLACES, 0700) && errno != EEXIST)
+		if (mkdir(RUN_DIRS, 0700) && errno != EEXIST)
 			return -errno;
-		places = lock_places();
-	} while (places == -ENOENT);
-	if (places < 0)
-		return places;
-	rc = fchmod(places, 0700) ? -errno : fill_place(place, mount_point);
-	close(places);
+		run_dirs = lock_run_dirs();
+	} while (run_dirs == -ENOENT);
+	if (run_dirs < 0)
+		return run_dirs;
+	rc = fchmod(run_dirs, 0700) ? -errno : fill_dir(run_dir, mount_point);
+	close(run_dirs);
 	return rc;
 }
 
-void place_close(struct place *place)
+void run_dir_close(struct run_dir *run_dir)
 {
-	if (!*place->dir)
+	if (!*run_dir->dir)
 		return;
-	remove_all(place);
-	if (place->lock > 0)
-		close(place->lock);
+	remove_all(run_dir);
+	*run_dir->dir = 0;
+	if (run_dir->lock > 0)
+		close(run_dir->lock);
+	run_dir->lock = 0;
 }
 
-/* --- what others left ---------------------------------------------------------------------------
- */
+/* --- what others left --------------------------------------------------------------------------*/
 
 static bool is_octal(char c)
 {
 	return c >= '0' && c <= '7';
 }
 
-/* proc(5) writes spaces, tabs, newlines and backslashes as \nnn; undone in place. */
+/* Replaces each \nnn, as which proc(5) writes spaces, tabs, newlines and backslashes. */
 static void unescape(char *text)
 {
 	char *to = text;
@@ -169,7 +173,7 @@ static const char *take_point(char *line)
 	return word;
 }
 
-/* Whether the mount at a place, the uppermost one, is the overlay over these files. */
+/* Whether the uppermost mount at a mount point is the overlay over these files. */
 static bool is_overlay_of(const char *mount_point, const char *files)
 {
 	FILE *file = fopen("/proc/self/mountinfo", "re");
@@ -190,13 +194,13 @@ static bool is_overlay_of(const char *mount_point, const char *files)
 	return found;
 }
 
-static void unmount_left(const struct place *place)
+static void unmount_left(const struct run_dir *run_dir)
 {
 	char mount_point[4096], control[4200];
-	ssize_t length = read(place->lock, mount_point, sizeof(mount_point) - 1);
+	ssize_t length = read(run_dir->lock, mount_point, sizeof(mount_point) - 1);
 
 	mount_point[length > 0 ? length : 0] = 0;
-	if (length > 0 && is_overlay_of(mount_point, place->files)) {
+	if (length > 0 && is_overlay_of(mount_point, run_dir->files)) {
 		snprintf(control, sizeof(control), "%s/.shade", mount_point);
 		umount2(control, MNT_DETACH);
 		umount2(mount_point, MNT_DETACH);
@@ -204,32 +208,32 @@ static void unmount_left(const struct place *place)
 	}
 }
 
-/* Without a lock file somebody died while it was made. */
+/* Without a lock file its daemon died while it made the directory. */
 static void clean_one(const char *name)
 {
-	struct place place = { .lock = -1 };
-	char path[PLACE_PATH_MAX + 8];
+	struct run_dir run_dir = { .lock = -1 };
+	char path[RUN_DIR_PATH_MAX + 8];
 
-	name_all(&place, name);
-	lock_path(&place, path, sizeof(path));
-	place.lock = open(path, O_RDWR | O_CLOEXEC);
-	if (place.lock < 0 ? errno != ENOENT : flock(place.lock, LOCK_EX | LOCK_NB)) {
-		if (place.lock >= 0)
-			close(place.lock); /* it lives */
+	name_all(&run_dir, name);
+	lock_path(&run_dir, path, sizeof(path));
+	run_dir.lock = open(path, O_RDWR | O_CLOEXEC);
+	if (run_dir.lock < 0 ? errno != ENOENT : flock(run_dir.lock, LOCK_EX | LOCK_NB)) {
+		if (run_dir.lock >= 0)
+			close(run_dir.lock); /* its daemon lives */
 		return;
 	}
-	if (place.lock >= 0)
-		unmount_left(&place);
-	umount2(place.files, MNT_DETACH);
-	remove_all(&place);
-	if (place.lock >= 0)
-		close(place.lock);
+	if (run_dir.lock >= 0)
+		unmount_left(&run_dir);
+	umount2(run_dir.files, MNT_DETACH);
+	remove_all(&run_dir);
+	if (run_dir.lock >= 0)
+		close(run_dir.lock);
 }
 
-void place_clean_up(void)
+void run_dir_clean_up(void)
 {
-	int places = lock_places();
-	DIR *dir = places < 0 ? NULL : opendir(PLACES);
+	int run_dirs = lock_run_dirs();
+	DIR *dir = run_dirs < 0 ? NULL : opendir(RUN_DIRS);
 	struct dirent *entry;
 
 	while (dir && (entry = readdir(dir)))
@@ -237,6 +241,6 @@ void place_clean_up(void)
 			clean_one(entry->d_name);
 	if (dir)
 		closedir(dir);
-	if (places >= 0)
-		close(places);
+	if (run_dirs >= 0)
+		close(run_dirs);
 }

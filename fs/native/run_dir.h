@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Where a daemon in native mode has what nobody should see: a directory of its own below
- * /run/shadefs, with a lock that is held as long as it lives, so that the next one can tell
- * what was left behind.
+ * The private directory of a daemon in native mode, below /run/shadefs. A lock file in it is locked
+ * as long as the daemon lives, so that the next daemon can tell which directories were left behind.
  */
-#ifndef SHADE_PLACE_H
-#define SHADE_PLACE_H
+#ifndef SHADE_RUN_DIR_H
+#define SHADE_RUN_DIR_H
 
-#define PLACES "/run/shadefs"
-#define PLACE_PATH_MAX 64
+#define RUN_DIRS "/run/shadefs"
+#define RUN_DIR_PATH_MAX 64
 
-struct place {
-	char dir[PLACE_PATH_MAX];
-	char top[PLACE_PATH_MAX];   /* an empty directory: the upper layer */
-	char files[PLACE_PATH_MAX]; /* where FUSE is mounted: the lower layer */
-	int lock;		    /* 0: there is none */
+struct run_dir {
+	char dir[RUN_DIR_PATH_MAX];   /* empty: there is none */
+	char top[RUN_DIR_PATH_MAX];   /* an empty directory: the overlay's upper layer */
+	char files[RUN_DIR_PATH_MAX]; /* where FUSE is mounted: its lower layer */
+	int lock;		      /* 0: not locked */
 };
 
-/* Makes one. Remembers the mount point, to be unmounted by who finds it. */
-int place_open(struct place *place, const char *mount_point);
-void place_close(struct place *place);
-/* Unmounts and removes all that nobody holds. */
-void place_clean_up(void);
+/* Makes one; `run_dir` is all zeros. The lock file holds the mount point, so that who cleans up can
+ * unmount it. 0 or a negative errno; run_dir_close() is then needed all the same. */
+int run_dir_open(struct run_dir *run_dir, const char *mount_point);
+void run_dir_close(struct run_dir *run_dir);
+/* Unmounts and removes what belongs to daemons that do not live any more. */
+void run_dir_clean_up(void);
 
 #endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Everything behind .shade: its directory of files and jobs, open files, commands, reports and the
+ * trace. Nothing here knows FUSE: fuse/shade.c decodes requests, calls these functions and replies.
+ *
+ * A file that is read is a text made when it is opened, so that a reader sees one moment;
+ * `control` takes commands and answers on the same descriptor; a read of `trace` waits for the next
+ * access. All functions may be called from any thread unless they say otherwise.
+ */
+#ifndef SHADE_FS_CONTROL_H
+#define SHADE_FS_CONTROL_H
+
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "cache/cache.h"
+
+struct control;
+struct control_file; /* an open file */
+
+/* What control needs of the daemon. */
+struct control_hooks {
+	/* Writes every option, its value and where that came from, a line each. */
+	void (*print_config)(void *context, FILE *out);
+	/* The bytes that a capacity of 100 % means. */
+	uint64_t (*memory_bytes)(void *context);
+	/* Numbers the samples again, some time soon. */
+	void (*rescan)(void *context);
+	/* Returns when the cache knows of all accesses up to now: a report or a command must see
+	 * those that were made before it. */
+	void (*catch_up)(void *context);
+	/* At least so many accesses were not told of. */
+	uint64_t (*accesses_lost)(void *context);
+};
+
+struct control_options {
+	struct cache *cache;
+	const struct control_hooks *hooks;
+	void *context;		 /* of the hooks */
+	uint64_t inflight_bytes; /* a capacity must be more */
+	uid_t owner;		 /* who mounted; may use .shade, as root may */
+	bool has_group;		 /* `group` may use it, too */
+	gid_t group;
+};
+
+/* 0 or a negative errno. */
+int control_create(struct control **out, const struct control_options *options);
+/* What reports call the mode of the mount. Before the first request; `mode` is not copied. */
+void control_set_mode(struct control *control, const char *mode);
+/* Answers all reads of `trace` that wait, and from now on every other at once: with the end of the
+ * file if there is nothing to tell. */
+void control_stop(struct control *control);
+/* The connection of .shade is gone, so no request is under way: answers whoever waits, and closes
+ * all files. */
+void control_close_all(struct control *control);
+/* No request is under way. NULL is fine. */
+void control_destroy(struct control *control);
+
+/* Who makes a request. */
+struct control_caller {
+	uid_t uid;
+	gid_t gid;
+	/* Fills in up to `max` supplementary groups. Their number, or a negative errno. */
+	int (*groups)(void *context, gid_t *groups, int max);
+	void *context;
+};
+
+/* --- the directory ------------------------------------------------------------------------------
+ * Files and directories have inode numbers from CONTROL_DIR, which is .shade itself, to
+ * CONTROL_END. */
+
+#define CONTROL_DIR 2
+#define CONTROL_END 4096
+
+static inline bool control_owns(uint64_t ino)
+{
+	return ino >= CONTROL_DIR && ino < CONTROL_END;
+}
+
+bool control_is_dir(uint64_t ino);
+/* Names below jobs/ come and go, so nobody may remember them. */
+bool control_is_of_job(uint64_t ino);
+/* 0 or -ENOENT. */
+int control_lookup(struct control *control, uint64_t dir, const char *name, uint64_t *ino);
+struct stat control_stat(const struct control *control, uint64_t ino);
+/* Calls `entry` for each name from position `from` on, until that returns false. 0 is the first
+ * position; `next` is the one after the name. `entry` must not call control functions, but for
+ * control_stat(). */
+void control_list(struct control *control, uint64_t dir, uint64_t from,
+		  bool (*entry)(void *context, const char *name, uint64_t ino, uint64_t next),
+		  void *context);
+/* Directories below jobs/ are trainings. Both return 0 or a negative errno. */
+int control_make_job(struct control *control, const struct control_caller *caller, uint64_t parent,
+		     const char *name, uint64_t *ino);
+int control_remove_job(struct control *control, const struct control_caller *caller,
+		       uint64_t parent, const char *name);
+
+/* --- open files -------------------------------------------------------------------------------*/
+
+/* A read, answered exactly once: by control_read(), or later by control_tick(). */
+struct control_waiter {
+	/* `data` holds for the call only. Must not call control functions. */
+	void (*answer)(struct control_waiter *waiter, int rc, const void *data, size_t size);
+	/* Whether the reader was interrupted; it is then answered -EINTR. */
+	bool (*is_interrupted)(struct control_waiter *waiter);
+	uint64_t offset;
+	size_t size;
+	struct control_file *file;   /* control's own */
+	struct control_waiter *next; /* control's own */
+};
+
+/* 0 or a negative errno. `writes`: the file is opened for writing. */
+int control_open(struct control *control, const struct control_caller *caller, uint64_t ino,
+		 bool writes, struct control_file **out);
+/* Whether the file has offsets; the others are streams. */
+bool control_is_seekable(const struct control_file *file);
+/* A last line of `control` without a newline is executed. No other call for the file is made. */
+void control_close(struct control_file *file);
+void control_read(struct control_file *file, struct control_waiter *waiter);
+/* Takes all of `data`, or returns a negative errno. For `control` alone. */
+int control_write(struct control_file *file, const void *data, size_t size);
+/* -ENOTTY if the file or the size of `in` does not fit the command. `out` has room for
+ * CONTROL_IOCTL_MAX bytes and gets `out_size` of them. */
+#define CONTROL_IOCTL_MAX 64
+int control_ioctl(struct control_file *file, unsigned command, const void *in, size_t in_size,
+		  void *out, size_t *out_size);
+
+/* Answers the reads of `trace` that have something to tell. Call it every few milliseconds: a busy
+ * mount is then told of in large pieces. */
+void control_tick(struct control *control);
+
+#endif

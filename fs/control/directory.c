@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The directory .shade: names, inode numbers, attributes, jobs, and who may use it.
+ *
+ * Only who mounted, root, and the group that an option names may use the files, whatever the
+ * permissions of the mount: every open looks at the caller.
+ *
+ * Directories are numbered: 0 is .shade, the others are jobs/NAME. Each has 32 inode numbers, of
+ * which the first is its own; the last of directory 0 is jobs/ itself.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "control/internal.h"
+
+#define NUMBERS 32
+#define JOBS_INO (CONTROL_DIR + NUMBERS - 1)
+
+static_assert(CONTROL_DIR + NUMBERS * (JOBS_MAX + 1) <= CONTROL_END, "numbers suffice");
+
+static const struct entry entries[] = {
+	{ "control", ENTRY_CONTROL, NULL, NULL },
+	{ "stats", ENTRY_TEXT, report_stats, report_job_stats },
+	{ "scores", ENTRY_TEXT, report_scores, report_scores },
+	{ "order", ENTRY_TEXT, report_order, report_order },
+	{ "metrics", ENTRY_TEXT, report_metrics, NULL },
+	{ "config", ENTRY_TEXT, report_config, NULL },
+	{ "samples", ENTRY_TEXT, report_samples, NULL },
+	{ "resident", ENTRY_TEXT, report_resident, NULL },
+	{ "trace", ENTRY_TRACE, NULL, NULL },
+};
+
+#define ENTRIES (sizeof(entries) / sizeof(entries[0]))
+
+static_assert(1 + ENTRIES < NUMBERS, "each file of a directory has a number");
+
+/* --- numbers -----------------------------------------------------------------------------------*/
+
+static unsigned dir_of(uint64_t ino)
+{
+	assert(control_owns(ino));
+	return (unsigned)((ino - CONTROL_DIR) / NUMBERS);
+}
+
+static uint64_t dir_ino(unsigned dir)
+{
+	return CONTROL_DIR + (uint64_t)dir * NUMBERS;
+}
+
+bool control_is_dir(uint64_t ino)
+{
+	return ino == JOBS_INO || ino == dir_ino(dir_of(ino));
+}
+
+bool control_is_of_job(uint64_t ino)
+{
+	return dir_of(ino) > 0;
+}
+
+const struct entry *entry_of(uint64_t ino)
+{
+	uint64_t number = ino - dir_ino(dir_of(ino));
+
+	assert(number >= 1 && number <= ENTRIES);
+	return &entries[number - 1];
+}
+
+static bool is_in(const struct entry *entry, unsigned dir)
+{
+	return !dir || entry->kind == ENTRY_CONTROL || entry->job_report;
+}
+
+/* --- who may -----------------------------------------------------------------------------------*/
+
+static bool is_in_group(const struct control_caller *caller, gid_t group)
+{
+	gid_t groups[256];
+	int count;
+
+	if (caller->gid == group)
+		return true;
+	count = caller->groups(caller->context, groups, 256);
+	for (int i = 0; i < count && i < 256; i++)
+		if (groups[i] == group)
+			return true;
+	return false;
+}
+
+bool caller_may_use(const struct control *control, const struct control_caller *caller)
+{
+	const struct control_options *options = &control->options;
+
+	return caller->uid == options->owner || caller->uid == 0 ||
+	       (options->has_group && is_in_group(caller, options->group));
+}
+
+/* --- names and attributes ----------------------------------------------------------------------*/
+
+struct stat control_stat(const struct control *control, uint64_t ino)
+{
+	bool dir = control_is_dir(ino), group = control->options.has_group;
+	mode_t mode = dir ? S_IFDIR | (group ? 0770 : 0700) : S_IFREG | (group ? 0660 : 0600);
+
+	if (dir && ino != JOBS_INO)
+		mode &= ~(mode_t)0020;
+	if (!dir && entry_of(ino)->kind != ENTRY_CONTROL)
+		mode &= ~(mode_t)0222;
+	return (struct stat){ .st_ino = ino,
+			      .st_mode = mode,
+			      .st_nlink = dir ? 2 : 1,
+			      .st_uid = control->options.owner,
+			      .st_gid = group ? control->options.group : 0 };
+}
+
+/* The directory of a job, or 0. With an empty name: one that no job has. */
+static unsigned find_job_locked(const struct control *control, const char *name)
+{
+	lock_assert_held(&control->jobs_lock);
+	for (unsigned dir = 1; dir <= JOBS_MAX; dir++)
+		if (!strcmp(control->jobs[dir].name, name))
+			return dir;
+	return 0;
+}
+
+static int lookup_job(struct control *control, const char *name, uint64_t *ino)
+{
+	unsigned dir;
+
+	lock_acquire(&control->jobs_lock);
+	dir = *name ? find_job_locked(control, name) : 0;
+	lock_release(&control->jobs_lock);
+	*ino = dir_ino(dir);
+	return dir ? 0 : -ENOENT;
+}
+
+int control_lookup(struct control *control, uint64_t dir, const char *name, uint64_t *ino)
+{
+	if (dir == JOBS_INO)
+		return lookup_job(control, name, ino);
+	*ino = JOBS_INO;
+	if (dir == CONTROL_DIR && !strcmp(name, "jobs"))
+		return 0;
+	for (size_t i = 0; control_is_dir(dir) && i < ENTRIES; i++) {
+		*ino = dir + 1 + i;
+		if (!strcmp(entries[i].name, name) && is_in(&entries[i], dir_of(dir)))
+			return 0;
+	}
+	return -ENOENT;
+}
+
+/* The name at a position of a directory, and its inode number. NULL: the position is empty. */
+static const char *name_at_locked(const struct control *control, uint64_t dir, unsigned position,
+				  uint64_t *ino)
+{
+	const char *name;
+
+	lock_assert_held(&control->jobs_lock);
+	if (dir == JOBS_INO) {
+		name = control->jobs[position + 1].name;
+		*ino = dir_ino(position + 1);
+		return *name ? name : NULL;
+	}
+	if (position == ENTRIES) {
+		*ino = JOBS_INO;
+		return dir == CONTROL_DIR ? "jobs" : NULL;
+	}
+	*ino = dir + 1 + position;
+	return is_in(&entries[position], dir_of(dir)) ? entries[position].name : NULL;
+}
+
+void control_list(struct control *control, uint64_t dir, uint64_t from,
+		  bool (*entry)(void *context, const char *name, uint64_t ino, uint64_t next),
+		  void *context)
+{
+	unsigned count = dir == JOBS_INO ? JOBS_MAX : ENTRIES + 1;
+
+	assert(control_is_dir(dir));
+	lock_acquire(&control->jobs_lock);
+	for (unsigned i = from < count ? (unsigned)from : count; i < count; i++) {
+		uint64_t ino;
+		const char *name = name_at_locked(control, dir, i, &ino);
+
+		if (name && !entry(context, name, ino, i + 1))
+			break;
+	}
+	lock_release(&control->jobs_lock);
+}
+
+/* --- jobs --------------------------------------------------------------------------------------*/
+
+static int make_job_locked(struct control *control, const char *name, unsigned *dir)
+{
+	int rc;
+
+	lock_assert_held(&control->jobs_lock);
+	if (strlen(name) >= sizeof(control->jobs[0].name))
+		return -ENAMETOOLONG;
+	if (find_job_locked(control, name))
+		return -EEXIST;
+	*dir = find_job_locked(control, "");
+	if (!*dir)
+		return -ENOSPC;
+	rc = cache_job_begin(control->options.cache, &control->jobs[*dir].id);
+	if (!rc)
+		strcpy(control->jobs[*dir].name, name);
+	return rc;
+}
+
+static int remove_job_locked(struct control *control, const char *name)
+{
+	unsigned dir = find_job_locked(control, name);
+
+	lock_assert_held(&control->jobs_lock);
+	if (!dir)
+		return -ENOENT;
+	if (control->jobs[dir].opens)
+		return -EBUSY;
+	*control->jobs[dir].name = 0;
+	return cache_job_end(control->options.cache, control->jobs[dir].id);
+}
+
+int control_make_job(struct control *control, const struct control_caller *caller, uint64_t parent,
+		     const char *name, uint64_t *ino)
+{
+	unsigned dir = 0;
+	int rc;
+
+	assert(*name);
+	if (!caller_may_use(control, caller))
+		return -EACCES;
+	if (parent != JOBS_INO)
+		return -EPERM;
+	lock_acquire(&control->jobs_lock);
+	rc = make_job_locked(control, name, &dir);
+	lock_release(&control->jobs_lock);
+	*ino = dir_ino(dir);
+	return rc;
+}
+
+int control_remove_job(struct control *control, const struct control_caller *caller,
+		       uint64_t parent, const char *name)
+{
+	int rc;
+
+	assert(*name);
+	if (!caller_may_use(control, caller))
+		return -EACCES;
+	if (parent != JOBS_INO)
+		return -EPERM;
+	lock_acquire(&control->jobs_lock);
+	rc = remove_job_locked(control, name);
+	lock_release(&control->jobs_lock);
+	return rc;
+}
+
+int job_enter(struct control_file *file, uint64_t ino)
+{
+	struct control *control = file->control;
+	unsigned dir = dir_of(ino);
+	int rc = 0;
+
+	lock_acquire(&control->jobs_lock);
+	if (dir && !*control->jobs[dir].name) {
+		rc = -ENOENT;
+	} else {
+		file->dir = dir;
+		file->job = dir ? control->jobs[dir].id : 0;
+		control->jobs[dir].opens++;
+		file->next = control->files;
+		file->before = &control->files;
+		if (file->next)
+			file->next->before = &file->next;
+		control->files = file;
+	}
+	lock_release(&control->jobs_lock);
+	return rc;
+}
+
+void job_leave(struct control_file *file)
+{
+	struct control *control = file->control;
+
+	lock_acquire(&control->jobs_lock);
+	assert(control->jobs[file->dir].opens);
+	control->jobs[file->dir].opens--;
+	*file->before = file->next;
+	if (file->next)
+		file->next->before = file->before;
+	lock_release(&control->jobs_lock);
+}

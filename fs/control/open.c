@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Begin and end of control, and its open files: texts are made at the open; what `control` and
+ * `trace` do is in apply.c and trace.c. */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "control/internal.h"
+
+/* --- begin and end -----------------------------------------------------------------------------*/
+
+int control_create(struct control **out, const struct control_options *options)
+{
+	const struct control_hooks *hooks = options->hooks;
+	struct control *control = calloc(1, sizeof(*control));
+
+	assert(options->cache && hooks->print_config && hooks->memory_bytes && hooks->rescan &&
+	       hooks->catch_up && hooks->accesses_lost);
+	if (!control)
+		return -ENOMEM;
+	control->options = *options;
+	control->mode = "portable";
+	lock_init(&control->jobs_lock, LOCK_JOBS);
+	lock_init(&control->trace_lock, LOCK_TRACE);
+	*out = control;
+	return 0;
+}
+
+void control_set_mode(struct control *control, const char *mode)
+{
+	control->mode = mode;
+}
+
+void control_stop(struct control *control)
+{
+	trace_end(control, true);
+}
+
+static void file_free(struct control_file *file)
+{
+	control_parser_free(file->parser);
+	lock_destroy(&file->lock);
+	free(file->text);
+	free(file);
+}
+
+static void file_end(struct control_file *file)
+{
+	if (file->entry->kind == ENTRY_TRACE)
+		trace_close(file);
+	job_leave(file);
+	file_free(file);
+}
+
+void control_close_all(struct control *control)
+{
+	trace_end(control, false);
+	while (control->files)
+		file_end(control->files);
+}
+
+void control_destroy(struct control *control)
+{
+	if (!control)
+		return;
+	control_close_all(control);
+	lock_destroy(&control->jobs_lock);
+	lock_destroy(&control->trace_lock);
+	free(control);
+}
+
+/* --- open files --------------------------------------------------------------------------------*/
+
+static int make_text(struct control_file *file)
+{
+	report *make = file->dir ? file->entry->job_report : file->entry->report;
+	FILE *out = open_memstream(&file->text, &file->size);
+	int rc;
+
+	if (!out)
+		return -ENOMEM;
+	rc = make(file->control, file->job, out);
+	return fclose(out) ? -ENOMEM : rc;
+}
+
+static int file_fill(struct control_file *file)
+{
+	switch (file->entry->kind) {
+	case ENTRY_CONTROL:
+		file->parser = control_parser_new(&apply_ops, file);
+		return file->parser ? 0 : -ENOMEM;
+	case ENTRY_TRACE:
+		trace_open(file);
+		return 0;
+	default:
+		return make_text(file);
+	}
+}
+
+int control_open(struct control *control, const struct control_caller *caller, uint64_t ino,
+		 bool writes, struct control_file **out)
+{
+	const struct entry *entry = entry_of(ino);
+	struct control_file *file;
+	int rc;
+
+	if (!caller_may_use(control, caller) || (writes && entry->kind != ENTRY_CONTROL))
+		return -EACCES;
+	control->options.hooks->catch_up(control->options.context);
+	file = calloc(1, sizeof(*file));
+	if (!file)
+		return -ENOMEM;
+	file->control = control;
+	file->entry = entry;
+	lock_init(&file->lock, LOCK_HANDLE);
+	rc = job_enter(file, ino);
+	if (!rc) {
+		rc = file_fill(file);
+		if (rc)
+			job_leave(file);
+	}
+	if (rc)
+		file_free(file);
+	else
+		*out = file;
+	return rc;
+}
+
+bool control_is_seekable(const struct control_file *file)
+{
+	return file->entry->kind == ENTRY_TEXT;
+}
+
+void control_close(struct control_file *file)
+{
+	if (file->parser)
+		(void)control_parser_finish(file->parser);
+	file_end(file);
+}
+
+static char *copy_text(const struct control_file *file, uint64_t offset, size_t max, size_t *length)
+{
+	size_t left = offset < file->size ? file->size - (size_t)offset : 0;
+	char *copy;
+
+	*length = left < max ? left : max;
+	copy = malloc(*length + 1);
+	if (copy && *length)
+		memcpy(copy, file->text + offset, *length);
+	return copy;
+}
+
+/* Answers with a copy: once the reader has its answer, the file may be closed. */
+void control_read(struct control_file *file, struct control_waiter *waiter)
+{
+	size_t length;
+	char *copy;
+
+	assert(waiter->answer && waiter->is_interrupted);
+	if (file->entry->kind == ENTRY_TRACE) {
+		trace_read(file, waiter);
+		return;
+	}
+	copy = file->parser ? apply_take_answer(file, waiter->size, &length)
+			    : copy_text(file, waiter->offset, waiter->size, &length);
+	waiter->answer(waiter, copy ? 0 : -ENOMEM, copy, copy ? length : 0);
+	free(copy);
+}

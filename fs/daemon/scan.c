@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "daemon/scan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/threads.h"
+#include "names/manifest.h"
+
+#define AGAIN_MS 5000 /* between a scan that failed and the next */
+#define IDLE_MS 5000
+#define AUDIT_MS 20   /* native: between looks at what the tree knows */
+#define FLUSH_MS 1000 /* between flushes of the overlay */
+#define FLUSHES 3     /* after news */
+
+struct scan {
+	struct scan_options options;
+	struct manifest_keeper manifest;
+	struct thread thread;
+	bool started, native;
+	_Atomic bool stopping; /* ends calls of tree and cache functions, too */
+
+	struct lock lock;
+	struct cond changed; /* lock: `wanted` or `stopping` */
+	bool wanted;	     /* lock */
+
+	/* Native mode; the thread's own. */
+	uint64_t audited_ms, flushed_ms;
+	unsigned flushes; /* so many are due, whether or not there are ghosts */
+};
+
+/* In native mode the kernel does not ask whether names are still right. Directories are read again
+ * in time, so that no name is ever older than `staleness`, and at once if a name is doubted.
+ *
+ * The overlay keeps names that are in use, so it is flushed until there are no ghosts left. It also
+ * remembers which names do not exist, and who may enter a directory. An old answer that is on its
+ * way during a flush is remembered once more, so news is followed by several flushes. */
+static void audit(struct scan *scan)
+{
+	uint64_t now = clock_now_ms(), staleness = scan->options.staleness_ms;
+	struct tree *tree = cache_tree(scan->options.cache);
+
+	if (tree_is_doubted(tree) || now - scan->audited_ms > staleness / 8) {
+		(void)tree_refresh(tree, now, staleness / 2, &scan->stopping);
+		scan->audited_ms = now;
+		scan->flushed_ms = 0;
+	}
+	if (tree_has_news(tree)) {
+		scan->flushes = FLUSHES;
+		scan->flushed_ms = 0;
+	}
+	if (now - scan->flushed_ms > FLUSH_MS && (scan->flushes || tree_ghosts(tree))) {
+		scan->options.flush(scan->options.context);
+		scan->flushed_ms = now;
+		scan->flushes -= scan->flushes > 0;
+	}
+}
+
+/* Waits for a moment, for scan_want(), or until `retry_ms`. Whether to number the samples. */
+static bool is_wanted(struct scan *scan, uint64_t retry_ms)
+{
+	uint64_t until = clock_now_ms() + (scan->native ? AUDIT_MS : IDLE_MS);
+	bool wanted;
+
+	lock_acquire(&scan->lock);
+	if (!scan->wanted && !atomic_load(&scan->stopping))
+		(void)cond_wait_until(&scan->changed, &scan->lock,
+				      until < retry_ms ? until : retry_ms);
+	wanted = scan->wanted || clock_now_ms() >= retry_ms;
+	scan->wanted = false;
+	lock_release(&scan->lock);
+	return wanted && !atomic_load(&scan->stopping);
+}
+
+/* `again`: names are known already, and the source may have others by now. */
+static int number_samples(struct scan *scan, bool again)
+{
+	struct tree *tree = cache_tree(scan->options.cache);
+	int rc = 0;
+
+	if (again)
+		rc = tree_refresh(tree, clock_now_ms(), 0, &scan->stopping);
+	if (!rc)
+		rc = cache_scan(scan->options.cache, &scan->stopping);
+	if (!rc)
+		manifest_save(&scan->manifest, tree, &scan->stopping);
+	if (rc && rc != -ECANCELED)
+		log_say(LOG_ERRORS, "scanning %s: %s", scan->options.source, strerror(-rc));
+	(void)malloc_trim(0); /* tables have grown and left holes */
+	return rc;
+}
+
+static void run(void *argument)
+{
+	struct scan *scan = argument;
+	uint64_t retry_ms = UINT64_MAX; /* when the source may have recovered */
+	bool again = false;
+
+	scan->audited_ms = clock_now_ms();
+	while (!atomic_load(&scan->stopping)) {
+		if (scan->native)
+			audit(scan);
+		if (!is_wanted(scan, retry_ms))
+			continue;
+		retry_ms = number_samples(scan, again) ? clock_now_ms() + AGAIN_MS : UINT64_MAX;
+		again = true;
+	}
+}
+
+void scan_want(struct scan *scan)
+{
+	lock_acquire(&scan->lock);
+	scan->wanted = true;
+	cond_wake_all(&scan->changed);
+	lock_release(&scan->lock);
+}
+
+int scan_create(struct scan **out, const struct scan_options *options)
+{
+	struct scan *scan = calloc(1, sizeof(*scan));
+
+	assert(options->cache && options->flush);
+	if (!scan)
+		return -ENOMEM;
+	scan->options = *options;
+	scan->wanted = true;
+	lock_init(&scan->lock, LOCK_SCAN);
+	cond_init(&scan->changed);
+	scan->manifest.path = options->manifest;
+	manifest_load(&scan->manifest, cache_tree(options->cache));
+	*out = scan;
+	return 0;
+}
+
+int scan_start(struct scan *scan, bool native)
+{
+	int rc;
+
+	assert(!scan->started);
+	scan->native = native;
+	rc = thread_start(&scan->thread, "shade-scan", run, scan);
+	scan->started = !rc;
+	return rc;
+}
+
+void scan_stop(struct scan *scan)
+{
+	lock_acquire(&scan->lock);
+	atomic_store(&scan->stopping, true);
+	cond_wake_all(&scan->changed);
+	lock_release(&scan->lock);
+}
+
+void scan_destroy(struct scan *scan)
+{
+	assert(!scan->started || atomic_load(&scan->stopping));
+	if (scan->started)
+		thread_join(&scan->thread);
+	lock_destroy(&scan->lock);
+	cond_destroy(&scan->changed);
+	free(scan);
+}

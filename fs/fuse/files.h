@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The source's files as a FUSE connection.
+ *
+ * In portable mode it is what users see, with .shade inside. In native mode an overlay is in front
+ * of it: the kernel sends no opens, names never time out, and .shade is an empty directory, on
+ * which native/ mounts the real one.
+ */
+#ifndef SHADE_FILES_H
+#define SHADE_FILES_H
+
+#include "cache/cache.h"
+#include "control/control.h"
+
+struct files;
+
+struct files_options {
+	struct cache *cache;
+	struct store *store;
+	struct control *control;
+	const char *source;
+	double staleness_s;
+	bool acls;	  /* the kernel is to ask for access control lists */
+	bool allow_other; /* portable */
+	bool noexec;	  /* portable */
+	unsigned workers;
+	void (*ended)(void *context); /* the mount has ended without files_unmount() */
+	void *context;
+};
+
+/* 0 or a negative errno. */
+int files_create(struct files **out, const struct files_options *options);
+/* Mounts and serves; `mount_point` is not copied. 0 or a negative errno. */
+int files_mount(struct files *files, const char *mount_point, bool native);
+/* No request is handled any more when it returns. Nothing happens if it is not mounted. */
+void files_unmount(struct files *files);
+/* Not mounted any more. NULL is fine. */
+void files_destroy(struct files *files);
+
+/* How the cache reaches the kernel's page cache; the context is a struct files. It can be given to
+ * the cache before the mount: the kernel then knows no file. */
+extern const struct page_cache_kernel files_kernel;
+
+#endif
