@@ -22,8 +22,7 @@
 
 #define MEGABYTE ((uint64_t)1 << 20)
 
-/* --- values ------------------------------------------------------------------------------------
- */
+/* --- values ------------------------------------------------------------------------------------*/
 
 /* "8G", "512M" or "40%"; a share is of `whole`. 0 or -EINVAL. */
 static int parse_size(const char *text, uint64_t whole, uint64_t *bytes)
@@ -50,9 +49,9 @@ static uint64_t read_limit(const char *path)
 	return value;
 }
 
-/* Of the cgroup that this process is in: version 2 has one hierarchy, "0::/path"; version 1
- * names the controller. Limits of the parents count, too. A container may see the names of outside
- * and only its own part of the files: its limit is then at the root. */
+/* The least limit of the cgroup that this process is in, and of its parents. Version 2 has one
+ * hierarchy, "0::/path"; version 1 names the controller. A container may see the path as it is
+ * outside, but only its own part of the files: its limit is then at the root. */
 static uint64_t cgroup_limit(void)
 {
 	FILE *file = fopen("/proc/self/cgroup", "r");
@@ -92,7 +91,7 @@ uint64_t options_memory(const char **which)
 	return limit < ram ? limit : ram;
 }
 
-/* --- the values of each option --------------------------------------------------------------- */
+/* --- the values of each option -----------------------------------------------------------------*/
 
 static double seconds(const char *name, const char *text)
 {
@@ -103,7 +102,7 @@ static double seconds(const char *name, const char *text)
 	return value;
 }
 
-/* Sizes depend on each other: complete_sizes() looks at them when all are known. */
+/* Sizes depend on each other, so complete_sizes() parses them when all options are known. */
 static void set_capacity(struct options *options, const char *text)
 {
 	options->raw.capacity = text;
@@ -150,7 +149,7 @@ static void set_manifest(struct options *options, const char *text)
 	if (!*text)
 		give_up("option manifest takes the name of a file");
 	free(options->manifest);
-	/* In the background the working directory is another. */
+	/* In the background the daemon has another working directory. */
 	if (*text == '/')
 		options->manifest = strdup(text);
 	else if (asprintf(&options->manifest, "%s/%s", options->directory, text) < 0)
@@ -231,19 +230,24 @@ static const struct row {
 	  "SIZE|N%",
 	  set_inflight,
 	  show_inflight,
-	  { "the part of it for files on their way (default a quarter of",
+	  { "the part of it for files being fetched (default a quarter of",
 	    "the capacity, at most 256M)" } },
 	{ "prefetch",
 	  "SIZE|N%",
 	  set_prefetch,
 	  show_prefetch,
 	  { "files fetched ahead of a known order, at most (default half)" } },
-	{ "policy", "NAME", set_policy, show_policy, { "who stays, see below (default shade)" } },
+	{ "policy",
+	  "NAME",
+	  set_policy,
+	  show_policy,
+	  { "which files stay in memory, see below (default shade)" } },
 	{ "mode",
 	  "MODE",
 	  set_mode,
 	  show_mode,
-	  { "native (root), portable, or auto: native where it can be", "(default auto)" } },
+	  { "native (root), portable, or auto: native where it works,",
+	    "else portable (default auto)" } },
 	{ "threads",
 	  "N",
 	  set_threads,
@@ -253,12 +257,12 @@ static const struct row {
 	  "FILE",
 	  set_manifest,
 	  show_manifest,
-	  { "where the list of files is kept from mount to mount" } },
+	  { "the file that keeps the list of files from mount to mount" } },
 	{ "staleness",
 	  "SECONDS",
 	  set_staleness,
 	  show_staleness,
-	  { "how old what is known of the source may be (default 3600)" } },
+	  { "how old names and versions may be (default 3600)" } },
 	{ "deadline",
 	  "SECONDS",
 	  set_deadline,
@@ -283,8 +287,8 @@ static const struct row {
 
 #define ROWS (sizeof(rows) / sizeof(rows[0]))
 
-/* What mount(8) passes along and means nothing to a filesystem that cannot be written and in which
- * there are neither devices nor set-user-ID programs. */
+/* Options that mount(8) passes along and that mean nothing for a filesystem which is read-only and
+ * has neither devices nor set-user-ID programs. */
 static bool is_ignored(const char *name)
 {
 	static const char *const ignored[] = {
@@ -331,7 +335,7 @@ static void set_option(struct options *options, char *item)
 		give_up("option %s is unknown; shadefs --help lists them", item);
 }
 
-/* Of a copy, so that ps(1) shows the command as it was given. Values stay in use. */
+/* Parses a copy, so that ps(1) shows the command as it was given. Options point into the copy. */
 static void set_options(struct options *options, const char *text)
 {
 	struct option_text *copy = malloc(sizeof(*copy) + strlen(text) + 1);
@@ -347,7 +351,7 @@ static void set_options(struct options *options, const char *text)
 		set_option(options, item);
 }
 
-/* --- defaults and sense ----------------------------------------------------------------------- */
+/* --- defaults and checks -----------------------------------------------------------------------*/
 
 static void size_option(const char *name, const char *text, uint64_t whole, uint64_t *bytes)
 {
@@ -386,8 +390,8 @@ static bool is_below(const char *path, const char *dir)
 	return !strncmp(path, dir, length) && (path[length] == '/' || length == 1);
 }
 
-/* A daemon that was killed leaves a mount that only gives errors; it makes way. Attributes may be
- * remembered, so that only a question to the file system itself tells. */
+/* A daemon that was killed leaves a mount that only gives errors: it is unmounted. statfs() tells,
+ * since the kernel may still remember attributes. */
 static void clear_mount_point(const char *path)
 {
 	struct statfs stat_buffer;
@@ -395,7 +399,7 @@ static void clear_mount_point(const char *path)
 
 	if (statfs(path, &stat_buffer)) {
 		if (errno == ENOTCONN && umount2(path, MNT_DETACH))
-			give_up("mount point %s: its daemon is dead; say fusermount3 -u %s", path,
+			give_up("mount point %s: its daemon is dead; run fusermount3 -u %s", path,
 				path);
 		return;
 	}
@@ -418,7 +422,8 @@ static char *real_directory(const char *what, const char *path)
 	return real;
 }
 
-/* It is written when nobody looks any more, so what can be said is said now. */
+/* The manifest is written when nobody reads messages any more, so what can be checked is checked
+ * now. */
 static void check_manifest(const struct options *options)
 {
 	const char *path = options->manifest;
@@ -449,17 +454,16 @@ static void complete_paths(struct options *options, const char *source, const ch
 	options->mount_point = real_directory("mount point", mount_point);
 	if (!strcmp(options->source, options->mount_point))
 		give_up("source and mount point are the same");
-	/* The daemon would wait for itself. */
+	/* To read the source, the daemon would wait for itself. */
 	if (is_below(options->source, options->mount_point))
 		give_up("source %s is below the mount point %s", source, mount_point);
-	/* It would be a part of itself, without end. */
+	/* The mount would contain itself. */
 	if (is_below(options->mount_point, options->source))
 		give_up("mount point %s is below the source %s", mount_point, source);
 	check_manifest(options);
 }
 
-/* --- the command line ---------------------------------------------------------------------------
- */
+/* --- the command line --------------------------------------------------------------------------*/
 
 static void print_help(void)
 {
@@ -484,7 +488,7 @@ static void print_help(void)
 		printf("  %-19s %s\n", sched_policy_name(i), sched_policy_summary(i));
 }
 
-/* For mount -N: into the mount namespace that a file stands for. */
+/* mount -N: enters the mount namespace that a file stands for. */
 static void enter_namespace(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -538,7 +542,7 @@ void options_parse(struct options *options, int argc, char **argv)
 		strcpy(options->directory, "/");
 	take_flags(options, argc, argv);
 	if (argc - optind != 2)
-		give_up("say SOURCE and MOUNTPOINT; shadefs --help tells more");
+		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
 	complete_sizes(options);
 	complete_paths(options, argv[optind], argv[optind + 1]);
 	if (options->fake)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The command line: one table of options, one initialiser, one validator. */
+/* The command line: one table of options, one initialiser, one check. */
 #ifndef SHADE_OPTIONS_H
 #define SHADE_OPTIONS_H
 
@@ -19,8 +19,8 @@ struct options {
 	char *source;
 	char *mount_point; /* absolute */
 	bool foreground;
-	bool fake;   /* look whether all is well, and mount nothing */
-	bool sloppy; /* unknown options are none of our business */
+	bool fake;   /* check everything, and mount nothing */
+	bool sloppy; /* ignore unknown options */
 	uint64_t capacity_bytes;
 	const char *capacity_from; /* "option", "cgroup limit" or "RAM" */
 	uint64_t inflight_bytes;
@@ -29,7 +29,7 @@ struct options {
 	double staleness_s;
 	double deadline_s;
 	const char *policy;
-	const char *policy_from; /* NULL: as given or not */
+	const char *policy_from; /* NULL: "option" or "default" */
 	const char *mode;
 	const char *group_name; /* NULL: nobody else may use .shade */
 	gid_t group;
@@ -38,23 +38,23 @@ struct options {
 	enum log_level log;
 	char *manifest; /* absolute; NULL: none */
 
-	/* The parser's own. */
+	/* For options.c alone. */
 	struct {
 		const char *capacity, *inflight, *prefetch;
 	} raw;
 	unsigned given; /* bit by row of the table */
 	struct option_text *texts;
-	char directory[4096]; /* where it was started */
+	char directory[4096]; /* the working directory at the start */
 };
 
-/* Fills in `options`, or says what is wrong in one sentence and exits: with 0 after --help,
- * --version and a mount that was to be faked, else with 1. */
+/* Fills in `options`. If something is wrong, prints one sentence and exits with 1; after --help,
+ * --version and a faked mount it exits with 0. */
 void options_parse(struct options *options, int argc, char **argv);
 
 /* The lesser of RAM and the cgroup's limit, and which it is. */
 uint64_t options_memory(const char **which);
 
-/* Every option with its value and where it came from, a line each. */
+/* Prints every option with its value and where that came from, a line each. */
 void options_print(const struct options *options, FILE *out);
 
 void options_free(struct options *options);
