@@ -3,7 +3,8 @@
  * Binary records. A record is read as its bytes come: the head in steps, each of which says how
  * many bytes the next one needs, then the arrays, straight into the pools that will be
  * handed over. Each entry is checked once, when it is complete, so a bad record is refused
- * by the write that has the first wrong byte, and nothing is allocated on a count's word.
+ * by the write that has the first wrong byte. Memory grows with the bytes that have come, never by
+ * what a count promises.
  */
 #include "control/parse_internal.h"
 
@@ -91,7 +92,7 @@ static int set_count(struct control_parser *p, uint64_t count, uint32_t max, uin
 	return 0;
 }
 
-/* What the type adds to the head is known. */
+/* The fields that the type adds to the head are known. */
 static int check_type(struct control_parser *p)
 {
 	struct control_record *record = &p->record;
@@ -243,7 +244,7 @@ static int take_scores(struct control_parser *p, struct control_input *in)
 	return 0;
 }
 
-/* One path, with its NUL. */
+/* Adds the sample of a path, which ends with a NUL, to the table. */
 static int add_path(struct control_parser *p, const char *path)
 {
 	uint32_t entry = (uint32_t)(p->next_table.used / WORD);
@@ -260,7 +261,7 @@ static int add_path(struct control_parser *p, const char *path)
 	return error ? error : control_pool_add(&p->next_table, &id, sizeof(id));
 }
 
-/* The bytes up to the next NUL, or all that are there. */
+/* Takes the bytes up to the next NUL, or all that are there. */
 static int take_path(struct control_parser *p, struct control_input *in)
 {
 	struct control_record *record = &p->record;

@@ -2,8 +2,8 @@
 /*
  * The directory .shade: names, inode numbers, attributes, jobs, and who may use it.
  *
- * Only who mounted, root, and the group that an option names may use the files, whatever the
- * permissions of the mount: every open looks at the caller.
+ * Only the user who mounted, root, and the group that an option names may use the files, whatever
+ * the permissions of the mount: every open looks at the caller.
  *
  * Directories are numbered: 0 is .shade, the others are jobs/NAME. Each has 32 inode numbers, of
  * which the first is its own; the last of directory 0 is jobs/ itself.

@@ -10,7 +10,7 @@
 
 #define AHEAD_SHOWN 100000 /* ids in `order` */
 
-/* Odd bytes as \nnn, so that a line is a line. */
+/* Writes control characters and backslashes as escapes, so that each sample is one line. */
 static void print_path(FILE *out, const char *path)
 {
 	for (; *path; path++) {

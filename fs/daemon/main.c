@@ -67,6 +67,7 @@ static void wait_for_end(struct daemon *daemon)
 	lock_release(&daemon->end_lock);
 }
 
+/* Does nothing: SIGUSR1 only ends a system call of the thread that gets it. */
 static void wake_up(int signal)
 {
 	(void)signal;
@@ -160,7 +161,7 @@ static void greet(struct daemon *daemon)
 		     options->source, options->mount_point, size, options->capacity_from,
 		     options->policy, daemon->overlay ? "native" : "portable",
 		     *daemon->why ? " (" : "", daemon->why, *daemon->why ? ")" : "") > 0)
-		/* The parent knows by the 0 at its end that all is well. */
+		/* The parent knows by the 0 at the end that the mount answers. */
 		written = write(daemon->report >= 0 ? daemon->report : STDOUT_FILENO, line,
 				strlen(line) + (daemon->report >= 0));
 	(void)written;

@@ -29,7 +29,7 @@ static struct charge {
 
 static pid_t watchdog; /* 0: not started, or ended */
 
-/* By the FUSE control file system, where it is mounted. That needs no privileges. */
+/* By the FUSE control file system, where it is mounted. Users may do that for their own mounts. */
 static bool abort_by_device(dev_t device)
 {
 	char path[64];

@@ -41,7 +41,7 @@ static struct node *node_of(const struct files *files, fuse_ino_t ino)
 				   : (struct node *)ino;
 }
 
-/* --- names and attributes --------------------------------------------------------------------*/
+/* --- names and attributes ----------------------------------------------------------------------*/
 
 static struct stat stat_from(const struct store_attr *attr)
 {
@@ -92,7 +92,7 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	unsigned turn;
 	int rc;
 
-	/* Somebody has a file's handle, but the kernel has forgotten the file, and so may we have.
+	/* Somebody kept a file's handle. The kernel has forgotten the file, and so may we have.
 	 */
 	if (is_dots(name)) {
 		fuse_reply_err(req, ESTALE);
@@ -160,7 +160,7 @@ static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	char value[65536]; /* no attribute is larger */
 	int rc = -ENODATA;
 
-	/* The kernel remembers that, and does not ask again. */
+	/* The kernel remembers ENOSYS, and does not ask again. */
 	if (!files->options.acls)
 		rc = -ENOSYS;
 	else if (!control_owns(ino) && !strcmp(name, STORE_ACL))
@@ -200,7 +200,7 @@ static void do_statfs(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_statfs(req, &out);
 }
 
-/* --- directories -----------------------------------------------------------------------------*/
+/* --- directories -------------------------------------------------------------------------------*/
 
 struct dir_reply {
 	const struct files *files;
@@ -295,7 +295,7 @@ static void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_open(req, fi);
 }
 
-/* --- files -----------------------------------------------------------------------------------*/
+/* --- files -------------------------------------------------------------------------------------*/
 
 struct request {
 	struct waiter waiter;
@@ -347,7 +347,7 @@ static void interrupted(fuse_req_t req, void *cache)
 	struct waiter *waiter = cache_take_waiter(cache, is_request, req);
 
 	if (!waiter)
-		return; /* about to be answered */
+		return; /* somebody is about to answer it */
 	fuse_reply_err(req, EINTR);
 	free(waiter);
 }
@@ -415,7 +415,7 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 	fuse_reply_err(req, ENOTTY);
 }
 
-/* --- what would change something -------------------------------------------------------------*/
+/* --- what would change something ---------------------------------------------------------------*/
 
 static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 		     struct fuse_file_info *fi)
@@ -475,7 +475,7 @@ static void do_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	fuse_reply_err(req, EROFS);
 }
 
-/* --- the connection --------------------------------------------------------------------------*/
+/* --- the connection ----------------------------------------------------------------------------*/
 
 static void do_init(void *context, struct fuse_conn_info *conn)
 {
@@ -528,7 +528,7 @@ const struct fuse_lowlevel_ops files_ops = {
 	.create = do_create,
 };
 
-/* The kernel remembers that, and does not ask again: a hit costs no round trip. */
+/* The kernel remembers ENOSYS and sends no opens any more, so a hit costs no round trip. */
 static void refuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino, (void)fi;
@@ -600,8 +600,11 @@ int files_mount(struct files *files, const char *mount_point, bool native)
 	files->shade.is_empty = native;
 	files->ops = files_ops;
 	shade_join(&files->ops);
-	if (native)
+	if (native) {
 		files->ops.open = files->ops.opendir = refuse_open;
+		files->ops.read =
+			do_read; /* .shade has no files here: every READ is the source's */
+	}
 	return session_open(&files->session, &options);
 }
 

@@ -103,8 +103,8 @@ static int fill_dir(struct run_dir *run_dir, const char *mount_point)
 		return rc;
 	if (mkdir(run_dir->top, 0755) || mkdir(run_dir->files, 0700))
 		return -errno;
-	/* A file system of its own: an overlay tells its layers by their ids, FUSE has none, and
-	 * so have some disks. */
+	/* The upper layer is a file system of its own, since an overlay tells its layers apart by
+	 * their ids: FUSE has none, and some disks have none either. */
 	if (mount("shadefs", run_dir->top, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16"))
 		return -errno;
 	return take_lock(run_dir, mount_point);
