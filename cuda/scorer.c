@@ -5,6 +5,7 @@
  */
 #include "scorer.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -32,6 +33,16 @@ void shade_scorer_defaults(struct shade_scorer_options *options)
 		.uses = 4,
 		.device = -1,
 	};
+}
+
+static int check_options_size(const struct shade_scorer_options *o)
+{
+	if (o->size == sizeof(*o))
+		return 0;
+	return score_fail(-EINVAL,
+			  "the options have %" PRIu32 " bytes, not %zu: header and library do not"
+			  " fit together",
+			  o->size, sizeof(*o));
 }
 
 static bool in_range(double value, double from, double to)
@@ -136,13 +147,10 @@ static int choose_backend(struct shade_scorer *s)
 int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_options *options)
 {
 	struct shade_scorer *s;
-	int rc;
+	int rc = check_options_size(options);
 
-	if (options->size != sizeof(*options))
-		return score_fail(-EINVAL,
-				  "the options have %" PRIu32 " bytes, not %zu: header and"
-				  " library do not fit together",
-				  options->size, sizeof(*options));
+	if (rc)
+		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return score_fail(-ENOMEM, "out of memory");
@@ -181,6 +189,19 @@ const char *shade_scorer_backend(const struct shade_scorer *s)
 	return s->ops ? "cuda" : "cpu";
 }
 
+int shade_scorer_get_options(struct shade_scorer *s, struct shade_scorer_options *options)
+{
+	int rc = check_options_size(options);
+
+	if (rc)
+		return rc;
+	pthread_mutex_lock(&s->lock);
+	*options = s->state.options;
+	pthread_mutex_unlock(&s->lock);
+	options->backend = s->ops ? SHADE_SCORE_CUDA : SHADE_SCORE_CPU;
+	return 0;
+}
+
 /* --- the device --------------------------------------------------------------------------- */
 
 /* The last visit of a sample counts, so results are applied in the sequence of submission. */
@@ -199,12 +220,16 @@ int scorer_drain(struct shade_scorer *s, bool wait)
 	if (s->device_lost)
 		return score_fail(-EIO, "the CUDA device has failed before");
 	while (s->ops && (rc = s->ops->take(s->device, wait, &result, why)) > 0) {
+		bool rank_only = s->rank_only[s->taken % DEVICE_IN_FLIGHT_MAX];
+
+		assert(s->taken < s->submitted);
+		s->taken++;
 		if (result.faults) {
 			s->left_out++;
 			s->faults |= result.faults;
-			continue;
+		} else if (!rank_only) {
+			apply(s, result.ids, result.scores, result.count);
 		}
-		apply(s, result.ids, result.scores, result.count);
 	}
 	if (rc >= 0)
 		return 0;
@@ -240,7 +265,7 @@ int shade_scorer_sync(struct shade_scorer *s)
 	return rc;
 }
 
-static int submit(struct shade_scorer *s, const struct shade_score_batch *batch)
+static int submit(struct shade_scorer *s, const struct shade_score_batch *batch, bool rank_only)
 {
 	char why[DEVICE_WHY_MAX] = "";
 	int rc;
@@ -263,7 +288,12 @@ static int submit(struct shade_scorer *s, const struct shade_score_batch *batch)
 				  why);
 	if (rc == -EIO)
 		s->device_lost = true;
-	return rc ? score_fail(rc, "the CUDA device has failed: %s", why) : 0;
+	if (rc)
+		return score_fail(rc, "the CUDA device has failed: %s", why);
+	s->rank_only[s->submitted % DEVICE_IN_FLIGHT_MAX] = rank_only;
+	s->submitted++;
+	assert(s->submitted - s->taken <= DEVICE_IN_FLIGHT_MAX);
+	return 0;
 }
 
 /* --- batches ------------------------------------------------------------------------------ */
@@ -327,8 +357,8 @@ static int clean_losses(const struct shade_score_batch *b, const float *from, fl
 }
 
 /* `losses` and `scores` are room for the batch. */
-static int score_on_host(struct shade_scorer *s, const struct shade_score_batch *b, float *losses,
-			 float *scores)
+static int score_on_host(struct shade_scorer *s, const struct shade_score_batch *b, bool rank_only,
+			 float *losses, float *scores)
 {
 	/* Batches in flight were submitted before this one, so their scores come first. */
 	int rc = scorer_drain(s, true);
@@ -344,7 +374,8 @@ static int score_on_host(struct shade_scorer *s, const struct shade_score_batch 
 	rc = pads_rank_batch(losses, b->count, scores);
 	if (rc)
 		return score_fail(rc, "out of memory");
-	apply(s, b->ids, scores, b->count);
+	if (!rank_only)
+		apply(s, b->ids, scores, b->count);
 	if (b->losses_out)
 		memcpy(b->losses_out, losses, b->count * sizeof(*losses));
 	if (b->scores_out)
@@ -352,19 +383,21 @@ static int score_on_host(struct shade_scorer *s, const struct shade_score_batch 
 	return 0;
 }
 
-static int update(struct shade_scorer *s, const struct shade_score_batch *b)
+static int score_batch(struct shade_scorer *s, const struct shade_score_batch *b, bool rank_only)
 {
 	float *room;
 	int rc = check_batch(s, b);
 
 	if (rc)
 		return rc;
+	if (rank_only && !b->scores_out)
+		return score_fail(-EINVAL, "there is no room for the scores of the batch");
 	if (b->memory == SHADE_SCORE_DEVICE)
-		return submit(s, b);
+		return submit(s, b, rank_only);
 	room = malloc(2 * (size_t)b->count * sizeof(*room));
 	if (!room)
 		return score_fail(-ENOMEM, "out of memory");
-	rc = score_on_host(s, b, room, room + b->count);
+	rc = score_on_host(s, b, rank_only, room, room + b->count);
 	free(room);
 	return rc;
 }
@@ -374,7 +407,17 @@ int shade_scorer_update_batch(struct shade_scorer *s, const struct shade_score_b
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	rc = update(s, batch);
+	rc = score_batch(s, batch, false);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int shade_scorer_rank_batch(struct shade_scorer *s, const struct shade_score_batch *batch)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = score_batch(s, batch, true);
 	pthread_mutex_unlock(&s->lock);
 	return rc;
 }

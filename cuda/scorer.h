@@ -36,6 +36,10 @@ struct shade_scorer {
 	const struct device_ops *ops; /* NULL: the CPU does it all */
 	struct device *device;
 	bool device_lost;
+	/* Which batches in flight on the device are only ranked. The device gives batches back in
+	 * the order of their submission, so a ring that both counters run through is enough. */
+	bool rank_only[DEVICE_IN_FLIGHT_MAX];
+	uint64_t submitted, taken;
 	uint32_t left_out; /* batches that the next sync reports */
 	uint32_t faults;   /* what was wrong with them, of enum device_fault */
 };

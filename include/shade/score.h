@@ -19,10 +19,11 @@
  * epoch neither. The orders of the epoch that was begun last and of the one after it are kept.
  *
  * Several ranks: all draw the same whole order and take exact parts of it, if scores and
- * `resident` are the same on all. So gather what every rank's update gave, and merge() all of
- * it, one's own included, in the sequence of ranks on every rank; and give all the same
- * residency, that of one rank or what all have in common. shade_scorer_digest() tells whether
- * that went well.
+ * `resident` are the same on all. So each rank scores its batches with shade_scorer_rank_batch(),
+ * which keeps none of the scores; when an epoch begins, the ranks gather what they have, and every
+ * rank merges all of it, its own part included, in the sequence of ranks. All give begin() the same
+ * residency, that of one rank or what all have in common. shade_scorer_digest() tells whether that
+ * went well.
  * (Mode paper is SHADE's own: there each rank draws for itself.)
  *
  * Calls return 0 or a count, or a negative errno and then change nothing; shade_score_error()
@@ -107,7 +108,7 @@ struct shade_score_batch {
 	void *stream;	      /* device memory: the cudaStream_t that orders all of this */
 };
 
-/* "0.1.0" */
+/* The version of the library, as "1.2.3". */
 const char *shade_score_version(void);
 /* Why the last call of this thread failed: one sentence, without a full stop. Never NULL. */
 const char *shade_score_error(void);
@@ -117,6 +118,9 @@ int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_opt
 void shade_scorer_destroy(struct shade_scorer *s);
 /* "cpu" or "cuda". */
 const char *shade_scorer_backend(const struct shade_scorer *s);
+/* The options in force: those of create(), with `draws` and `backend` resolved, or what load() has
+ * replaced them with. The caller sets options->size; -EINVAL if the library has another size. */
+int shade_scorer_get_options(struct shade_scorer *s, struct shade_scorer_options *options);
 
 /* Scores a batch by its losses, in host memory. `scores_out` may be NULL. A loss that is not a
  * number: -EINVAL, and nothing of the batch is taken. An infinite one ranks as it compares. */
@@ -128,6 +132,10 @@ int shade_scorer_update(struct shade_scorer *s, const uint32_t *ids, const float
  * outputs are device memory. A bad loss or label is then found later: the batch is left out,
  * all of scores_out is SHADE_SCORE_NONE, and shade_scorer_sync() says so. */
 int shade_scorer_update_batch(struct shade_scorer *s, const struct shade_score_batch *batch);
+
+/* The same, but the scores go to scores_out alone, which must be given, and the scorer keeps none
+ * of them: for one of several ranks, which merges the scores of all of them later. */
+int shade_scorer_rank_batch(struct shade_scorer *s, const struct shade_score_batch *batch);
 
 /* Waits for the batches that are in flight on the device. -EINVAL or -ERANGE: batches were left
  * out since the last sync, and why; all others are taken. Everything below waits by itself. */

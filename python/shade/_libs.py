@@ -42,7 +42,12 @@ class ScoreBatch(ctypes.Structure):
                 ("stream", c_void_p)]
 
 
-# Name: result, arguments. `h` is a handle.
+def fields_of(structure: ctypes.Structure) -> List[str]:
+    """The names of its fields."""
+    return [field[0] for field in structure._fields_]  # pylint: disable=protected-access
+
+
+# Name: result, arguments. A handle is a c_void_p.
 _SHADE = {
     "shade_open": (c_int, [c_char_p, c_char_p, POINTER(c_void_p)]),
     "shade_close": (None, [c_void_p]),
@@ -72,8 +77,10 @@ _SCORE = {
     "shade_scorer_create": (c_int, [POINTER(c_void_p), POINTER(ScorerOptions)]),
     "shade_scorer_destroy": (None, [c_void_p]),
     "shade_scorer_backend": (c_char_p, [c_void_p]),
+    "shade_scorer_get_options": (c_int, [c_void_p, POINTER(ScorerOptions)]),
     "shade_scorer_update": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32, _FLOATS]),
     "shade_scorer_update_batch": (c_int, [c_void_p, POINTER(ScoreBatch)]),
+    "shade_scorer_rank_batch": (c_int, [c_void_p, POINTER(ScoreBatch)]),
     "shade_scorer_sync": (c_int, [c_void_p]),
     "shade_scorer_merge": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
     "shade_scorer_scores": (c_int, [c_void_p, _FLOATS]),

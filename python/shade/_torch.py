@@ -3,7 +3,7 @@
 import errno
 from array import array
 from collections import deque
-from typing import Any, Deque, List, Optional, Tuple
+from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed
@@ -11,7 +11,6 @@ import torch.utils.data
 
 from . import _batch, _libs
 from .sampler import Gather, Sampler
-from .scorer import Scorer
 from ._errors import ShadeError
 
 
@@ -77,7 +76,7 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
         scores = torch.empty(batch.samples, dtype=torch.float32, device=batch.device)
         stream = torch.cuda.current_stream(batch.device)
         fields = {**batch.fields, "scores_out": scores.data_ptr(), "stream": stream.cuda_stream}
-        self._update_on_device(self._ranker, ids, fields)
+        self._update_on_device(ids, fields)
         host = torch.empty(batch.samples, dtype=torch.float32, pin_memory=True)
         host.copy_(scores, non_blocking=True)
         event = torch.cuda.Event()
@@ -86,15 +85,14 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
         while self._in_flight and self._in_flight[0][0].query():
             self._land()
 
-    @staticmethod
-    def _update_on_device(scorer: Scorer, ids: array, fields: Any) -> None:
+    def _update_on_device(self, ids: array, fields: Dict[str, Any]) -> None:
         try:
-            scorer.update_batch(ids, **fields)
+            self._update_batch(ids, fields)
         except ShadeError as failure:
             if failure.errno != errno.EAGAIN:
                 raise
-            scorer.sync()
-            scorer.update_batch(ids, **fields)
+            self._scorer.sync()
+            self._update_batch(ids, fields)
 
     def _land(self) -> None:
         event, number, ids, host, _ = self._in_flight.popleft()
@@ -106,8 +104,8 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
     def _drain(self) -> None:
         while self._in_flight:
             self._land()
-        if self._ranker.backend == "cuda":
+        if self._scorer.backend == "cuda":
             try:
-                self._ranker.sync()
+                self._scorer.sync()
             except ShadeError as failure:
                 self._warn("losses", f"batches were not scored: {failure}")

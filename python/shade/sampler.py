@@ -60,9 +60,6 @@ class Sampler:
             options["draws"] = (self._samples + world - 1) // world * world
         self._scorer = Scorer(self._samples, mode=mode, seed=seed, backend=backend,
                               lookahead=lookahead, **options)
-        # Scores of several ranks come in together, or their orders would differ at once.
-        self._ranker = self._scorer if world == 1 else \
-            Scorer(self._samples, mode="uniform", backend=backend)
         self._gather = gather
         self._pending: List[_exchange.Scored] = []
         self._group = [rank] if world == 1 else list(range(world))
@@ -294,7 +291,7 @@ class Sampler:
         but for the last, unless `ids` names the samples."""
         if (losses is None) == (logits is None) or (logits is None) != (labels is None):
             raise TypeError("update() takes losses, or logits and labels")
-        on_device = self._ranker.backend == "cuda"
+        on_device = self._scorer.backend == "cuda"
         batch = _batch.from_losses(losses, on_device) if logits is None else \
             _batch.from_logits(logits, labels, on_device)
         named = self._next_ids(batch.samples) if ids is None else _libs.as_ids(ids)
@@ -332,8 +329,13 @@ class Sampler:
 
     def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
         scores = array("f", bytes(4 * batch.samples))
-        self._ranker.update_batch(ids, scores_out=scores.buffer_info()[0], **batch.fields)
+        self._update_batch(ids, {**batch.fields, "scores_out": scores.buffer_info()[0]})
         self._deliver(number, ids, scores)
+
+    def _update_batch(self, ids: array, fields: Dict[str, Any]) -> None:
+        """One of several ranks keeps no score yet: it merges those of all ranks when an epoch
+        begins, for otherwise the orders of the ranks would differ."""
+        self._scorer.update_batch(ids, keep=self.world == 1, **fields)
 
     def _deliver(self, number: int, ids: array, scores: array) -> None:
         self._tell(Mount.scores, ids, scores)

@@ -2,7 +2,6 @@
 """Scores and orders: libshade-score for Python."""
 import ctypes
 import errno
-import struct
 from array import array
 from typing import Any, Dict, Optional
 
@@ -11,10 +10,8 @@ from . import _libs
 MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4}
 BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
-# The head of a saved state, as in cuda/state.c.
-_STATE_HEAD = struct.Struct("<8s2IQ6I3d")
-_STATE_FIELDS = ("magic", "version", "samples", "seed", "mode", "lookahead", "draws",
-                 "max_repeats", "cover_epochs", "capacity", "rep", "uses", "strength")
+# Options that orders do not depend on: ranks and runs may differ in them.
+_NOT_OF_ORDERS = {"size", "backend", "device"}
 
 
 def _choose(what: str, name: str, table: "dict[str, int]") -> int:
@@ -34,7 +31,7 @@ class Scorer:
         self._handle: Optional[ctypes.c_void_p] = None
         given = _libs.ScorerOptions()
         self._lib.shade_scorer_defaults(ctypes.byref(given))
-        known = {name for name, _ in given._fields_} - {"size"}  # pylint: disable=protected-access
+        known = set(_libs.fields_of(given)) - {"size"}
         if samples < 1:
             raise ValueError("there are no samples")
         options.update(samples=samples, seed=seed, mode=_choose("mode", mode, MODES),
@@ -50,7 +47,6 @@ class Scorer:
         handle = ctypes.c_void_p()
         self._lib.check(self._lib.shade_scorer_create(ctypes.byref(handle), ctypes.byref(given)))
         self._handle = handle
-        self._options: Optional[Dict[str, Any]] = None
         self.samples = samples
 
     def __del__(self) -> None:
@@ -67,12 +63,12 @@ class Scorer:
     @property
     def options(self) -> Dict[str, Any]:
         """Those that orders depend on, as they are in force: load() may have changed them."""
-        if self._options is None:
-            found = dict(zip(_STATE_FIELDS, _STATE_HEAD.unpack_from(self.save())))
-            names = {number: name for name, number in MODES.items()}
-            self._options = {**found, "mode": names[found["mode"]]}
-            del self._options["magic"], self._options["version"]
-        return self._options
+        found = _libs.ScorerOptions(size=ctypes.sizeof(_libs.ScorerOptions))
+        self._lib.check(self._lib.shade_scorer_get_options(self._handle, ctypes.byref(found)))
+        options = {name: getattr(found, name) for name in _libs.fields_of(found)
+                   if name not in _NOT_OF_ORDERS}
+        names = {number: name for name, number in MODES.items()}
+        return {**options, "mode": names[found.mode]}
 
     def update(self, ids: Any, losses: Any) -> array:
         """Scores a batch by its losses. Returns the scores."""
@@ -85,12 +81,14 @@ class Scorer:
             _libs.floats_pointer(scores)))
         return scores
 
-    def update_batch(self, ids: Any, **fields: Any) -> None:
-        """shade_scorer_update_batch() with these fields; pointers are numbers."""
+    def update_batch(self, ids: Any, *, keep: bool = True, **fields: Any) -> None:
+        """shade_scorer_update_batch() with these fields; pointers are numbers. With keep=False it
+        is shade_scorer_rank_batch(): scores go to `scores_out`, and the scorer keeps none."""
         ids = _libs.as_ids(ids)
         batch = _libs.ScoreBatch(size=ctypes.sizeof(_libs.ScoreBatch), count=len(ids),
                                  ids=_libs.ids_pointer(ids), **fields)
-        self._lib.check(self._lib.shade_scorer_update_batch(self._handle, ctypes.byref(batch)))
+        call = self._lib.shade_scorer_update_batch if keep else self._lib.shade_scorer_rank_batch
+        self._lib.check(call(self._handle, ctypes.byref(batch)))
 
     def sync(self) -> None:
         """Waits for batches on the device."""
@@ -155,4 +153,3 @@ class Scorer:
     def load(self, state: bytes) -> None:
         """Becomes what was saved."""
         self._lib.check(self._lib.shade_scorer_load(self._handle, state, len(state)))
-        self._options = None

@@ -244,6 +244,51 @@ Test(backends, sequence_of_host_and_device)
 	shade_scorer_destroy(s);
 }
 
+/* Batches that are only ranked give scores and leave none behind, in whatever sequence they are in
+ * flight with others, and more of them than the device takes at once. */
+Test(backends, ranked_and_kept_in_flight)
+{
+	struct shade_scorer *cpu = create_mode(SHADE_SCORE_PADS);
+	struct shade_scorer *cuda = create_cuda(SHADE_SCORE_PADS);
+	struct shade_scorer_options options = { .size = sizeof(options) };
+	static float losses[600][8], results[600][8], wanted[600][8];
+	static uint32_t ids[600][8];
+	float scores[2][N];
+
+	cr_assert_eq(shade_scorer_get_options(cuda, &options), 0);
+	cr_assert_eq(options.backend, SHADE_SCORE_CUDA);
+	for (uint32_t b = 0; b < 600; b++) {
+		struct shade_score_batch batch = { .size = sizeof(batch),
+						   .count = 8,
+						   .ids = ids[b],
+						   .memory = SHADE_SCORE_DEVICE,
+						   .losses = losses[b],
+						   .scores_out = results[b] };
+		bool keep = random_u32(b) % 3 == 0;
+		int rc;
+
+		for (uint32_t i = 0; i < 8; i++) {
+			ids[b][i] = random_u32(b * 8 + i) % N;
+			losses[b][i] = (float)(random_u32(b * 8 + i) >> 8);
+		}
+		while ((rc = keep ? shade_scorer_update_batch(cuda, &batch)
+				  : shade_scorer_rank_batch(cuda, &batch)) == -EAGAIN)
+			cr_assert_eq(shade_scorer_sync(cuda), 0, "%s", shade_score_error());
+		cr_assert_eq(rc, 0, "%s", shade_score_error());
+		batch.memory = SHADE_SCORE_HOST;
+		batch.scores_out = wanted[b];
+		rc = keep ? shade_scorer_update_batch(cpu, &batch)
+			  : shade_scorer_rank_batch(cpu, &batch);
+		cr_assert_eq(rc, 0, "%s", shade_score_error());
+	}
+	scores_of(cpu, scores[0]);
+	scores_of(cuda, scores[1]);
+	cr_assert(!memcmp(scores[0], scores[1], sizeof(scores[0])), "other scores are kept");
+	cr_assert(!memcmp(wanted, results, sizeof(wanted)), "other scores are given");
+	shade_scorer_destroy(cpu);
+	shade_scorer_destroy(cuda);
+}
+
 /* Who reads scores on the device, for a mount or for other ranks, sees that there are none. */
 static void check_withheld(struct shade_scorer *s, const struct logits *l, bool by_losses)
 {

@@ -27,6 +27,41 @@ Test(scorer, ranks_within_a_batch)
 	shade_scorer_destroy(s);
 }
 
+/* One of several ranks gets the scores that update() would give, and keeps none of them. */
+Test(scorer, ranks_without_keeping)
+{
+	struct shade_scorer *s = create_mode(SHADE_SCORE_PADS);
+	struct shade_scorer *twin = create_mode(SHADE_SCORE_PADS);
+	uint32_t ids[] = { 5, 1, 9 };
+	float losses[] = { 0.5f, 0.1f, 0.2f }, kept[3], ranked[3], before[N], after[N];
+	struct shade_score_batch batch = { .size = sizeof(batch),
+					   .count = 3,
+					   .ids = ids,
+					   .losses = losses,
+					   .scores_out = ranked };
+
+	train(s, 0, 3);
+	train(twin, 0, 3);
+	scores_of(s, before);
+	cr_assert_eq(shade_scorer_rank_batch(s, &batch), 0, "%s", shade_score_error());
+	cr_assert_eq(shade_scorer_update(twin, ids, losses, 3, kept), 0);
+	cr_assert(!memcmp(kept, ranked, sizeof(kept)));
+	scores_of(s, after);
+	cr_assert(!memcmp(before, after, sizeof(before)), "the scorer has kept a score");
+	cr_assert_eq(shade_scorer_merge(s, ids, ranked, 3), 0);
+	scores_of(s, before);
+	scores_of(twin, after);
+	cr_assert(!memcmp(before, after, sizeof(before)), "a merge gives another result");
+	losses[1] = NAN;
+	cr_assert_eq(shade_scorer_rank_batch(s, &batch), -EINVAL);
+	losses[1] = 1;
+	batch.scores_out = NULL;
+	cr_assert_eq(shade_scorer_rank_batch(s, &batch), -EINVAL);
+	cr_assert(strstr(shade_score_error(), "no room"), "%s", shade_score_error());
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(twin);
+}
+
 Test(scorer, bad_batches_change_nothing)
 {
 	struct shade_scorer *s = create_mode(SHADE_SCORE_PADS);
@@ -467,6 +502,62 @@ Test(states, of_other_ranks)
 	free(state);
 	shade_scorer_destroy(s);
 	shade_scorer_destroy(resumed);
+}
+
+static void cr_assert_options(struct shade_scorer *s, const struct shade_scorer_options *wanted)
+{
+	struct shade_scorer_options got = { .size = sizeof(got) };
+
+	cr_assert_eq(shade_scorer_get_options(s, &got), 0, "%s", shade_score_error());
+	cr_assert_eq(got.size, wanted->size);
+	cr_assert_eq(got.samples, wanted->samples);
+	cr_assert_eq(got.seed, wanted->seed);
+	cr_assert_eq(got.mode, wanted->mode);
+	cr_assert_eq(got.backend, wanted->backend);
+	cr_assert_eq(got.lookahead, wanted->lookahead);
+	cr_assert_eq(got.draws, wanted->draws);
+	cr_assert_eq(got.rep, wanted->rep);
+	cr_assert_eq(got.uses, wanted->uses);
+	cr_assert_eq(got.strength, wanted->strength);
+	cr_assert_eq(got.max_repeats, wanted->max_repeats);
+	cr_assert_eq(got.cover_epochs, wanted->cover_epochs);
+	cr_assert_eq(got.capacity, wanted->capacity);
+	cr_assert_eq(got.device, wanted->device);
+}
+
+/* The options in force are those that were given, and after a load those of the saved scorer. */
+Test(states, options_in_force)
+{
+	struct shade_scorer_options given = options_of(SHADE_SCORE_ECHO), wanted = given;
+	struct shade_scorer_options other = options_of(SHADE_SCORE_PADS), small = { .size = 8 };
+	struct shade_scorer *s, *loaded;
+	uint64_t size;
+	void *state;
+
+	given.seed = (1ull << 63) + 5;
+	given.lookahead = 1;
+	given.uses = 3.5;
+	given.strength = 0.25;
+	given.max_repeats = 9;
+	given.cover_epochs = 3;
+	s = create(given);
+	wanted = given;
+	wanted.draws = N; /* 0 stands for it */
+	cr_assert_options(s, &wanted);
+	other.draws = N + 1;
+	other.device = 3;
+	loaded = create(other);
+	cr_assert_options(loaded, &other);
+	state = save(s, &size);
+	cr_assert_eq(shade_scorer_load(loaded, state, size), 0, "%s", shade_score_error());
+	wanted.draws = other.draws;
+	wanted.device = other.device;
+	cr_assert_options(loaded, &wanted);
+	cr_assert_eq(shade_scorer_get_options(s, &small), -EINVAL);
+	cr_assert(strstr(shade_score_error(), "8 bytes"), "%s", shade_score_error());
+	free(state);
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(loaded);
 }
 
 Test(states, of_another_data_set)
