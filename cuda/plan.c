@@ -3,6 +3,7 @@
  * Orders. Beginning an epoch freezes scores and residency into a plan and draws from that, so
  * what was announced stays true whatever is scored later.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,7 +82,7 @@ static int echo_copy(struct pads_echo *to, const struct pads_echo *from)
 	to->uses = malloc(bytes + 1);
 	if (!to->uses)
 		return say_no_memory();
-	if (bytes)
+	if (from->use_count)
 		memcpy(to->uses, from->uses, bytes);
 	return 0;
 }
@@ -144,6 +145,7 @@ static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64
 static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
 		      struct plan *plans, struct pads_echo *echo)
 {
+	assert(state->options.lookahead < PLANS);
 	for (unsigned i = 0; i <= state->options.lookahead; i++) {
 		int rc;
 

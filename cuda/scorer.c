@@ -144,6 +144,19 @@ static int choose_backend(struct shade_scorer *s)
 	return must ? rc : 0;
 }
 
+static int allocate_scores(struct scorer_state *state)
+{
+	uint32_t samples = state->options.samples;
+	float *scores = malloc(samples * sizeof(*scores));
+
+	if (!scores)
+		return score_fail(-ENOMEM, "out of memory");
+	for (uint32_t id = 0; id < samples; id++)
+		scores[id] = SHADE_SCORE_NONE;
+	state->scores = scores;
+	return 0;
+}
+
 int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_options *options)
 {
 	struct shade_scorer *s;
@@ -157,12 +170,8 @@ int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_opt
 	pthread_mutex_init(&s->lock, NULL);
 	s->state.options = *options;
 	rc = scorer_check_options(&s->state.options);
-	if (!rc) {
-		s->state.scores = malloc(s->state.options.samples * sizeof(*s->state.scores));
-		rc = s->state.scores ? 0 : score_fail(-ENOMEM, "out of memory");
-	}
-	for (uint32_t id = 0; !rc && id < options->samples; id++)
-		s->state.scores[id] = SHADE_SCORE_NONE;
+	if (!rc)
+		rc = allocate_scores(&s->state);
 	if (!rc)
 		rc = choose_backend(s);
 	if (rc) {

@@ -119,7 +119,7 @@ static int expect_uses(struct echo *e)
 	rank_by_score(&ranked, r);
 	count = ranked.count;
 	for (uint64_t step = 0; step < PERCENTILES; step++)
-		stay[step] = stay_uses((step + 0.5) / PERCENTILES, r->uses);
+		stay[step] = stay_uses(((double)step + 0.5) / PERCENTILES, r->uses);
 	for (uint64_t rank = 0; rank < count; rank++)
 		sum += stay[rank * PERCENTILES / count];
 	if (sum <= 0) /* nobody stays, or nobody has a score */

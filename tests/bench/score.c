@@ -172,7 +172,7 @@ static void measure_orders(const char *what, uint32_t mode)
 		resident[id / 8] |= (uint8_t)(1 << id % 8);
 	}
 	for (int i = -1; i < ORDERS; i++) {
-		uint64_t epoch = (uint64_t)(i + 1);
+		uint64_t epoch = (uint64_t)i + 1;
 		double start = now_ms();
 
 		check(shade_scorer_begin(s, epoch, resident), "beginning an epoch");

@@ -59,9 +59,11 @@ static struct logits make_logits(uint32_t count, uint32_t classes, uint32_t seed
 	l.halves = malloc(room * sizeof(*l.halves));
 	l.brains = malloc(room * sizeof(*l.brains));
 	for (uint64_t i = 0; i < room; i++) {
-		l.floats[i] = (float)((int)(random_u32(seed * 1000003u + i) % 4001) - 2000) / 150;
-		l.halves[i] = random_half(seed * 1000003u + i);
-		l.brains[i] = (uint16_t)((random_u32(seed * 77u + i) & 0x807f) |
+		l.floats[i] =
+			(float)((int)(random_u32((uint64_t)seed * 1000003u + i) % 4001) - 2000) /
+			150;
+		l.halves[i] = random_half((uint64_t)seed * 1000003u + i);
+		l.brains[i] = (uint16_t)((random_u32((uint64_t)seed * 77u + i) & 0x807f) |
 					 (118 + random_u32(i) % 12) << 7);
 	}
 	for (uint32_t i = 0; i < count; i++) {
@@ -164,7 +166,7 @@ Test(backends, cross_entropy_is_right)
 	batch.losses_out = losses;
 	cr_assert_eq(shade_scorer_update_batch(s, &batch), 0);
 	for (uint32_t row = 0; row < 200; row++) {
-		const float *x = l.floats + row * l.stride;
+		const float *x = l.floats + (size_t)row * l.stride;
 		double sum = 0, right;
 
 		for (uint32_t i = 0; i < 300; i++)

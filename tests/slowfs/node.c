@@ -64,8 +64,9 @@ void node_destroy(void)
 {
 	struct node *node, *next;
 
+	/* The analyzer loses track of uthash's list and believes that `node` was freed before. */
 	HASH_ITER (hh, table.nodes, node, next) {
-		HASH_DEL(table.nodes, node);
+		HASH_DEL(table.nodes, node); /* NOLINT(clang-analyzer-unix.Malloc) */
 		free(node);
 	}
 	while ((node = table.stale)) {
@@ -105,10 +106,12 @@ static void retire_locked(struct node *node)
 
 static void remove_locked(struct node *node)
 {
-	if (node->stale)
+	if (node->stale) {
 		DL_DELETE(table.stale, node);
-	else
+	} else {
+		assert(table.nodes);
 		HASH_DEL(table.nodes, node);
+	}
 	free(node);
 }
 

@@ -354,8 +354,9 @@ void rule_destroy(void)
 	struct rule *rule, *next;
 
 	assert(!state.hung);
+	/* The analyzer loses track of uthash's list and believes that `rule` was freed before. */
 	HASH_ITER (hh, state.rules, rule, next) {
-		HASH_DEL(state.rules, rule);
+		HASH_DEL(state.rules, rule); /* NOLINT(clang-analyzer-unix.Malloc) */
 		free(rule);
 	}
 }

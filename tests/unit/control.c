@@ -274,7 +274,7 @@ Test(control, a_long_line_after_an_order)
 {
 	static const char start[] =
 		"order 1 begin\norder 1 5 6\norder 1 end\norder 2 begin\norder 2 ";
-	size_t size = 2 * SHADE_LINE_MAX;
+	size_t size = (size_t)2 * SHADE_LINE_MAX;
 	char *text = malloc(size);
 
 	for (size_t i = 0; i < size; i += 2)

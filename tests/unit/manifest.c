@@ -348,7 +348,7 @@ Test(manifest, paths)
 
 Test(manifest, names_that_are_too_long)
 {
-	char *body = malloc(8 * MANIFEST_PATH_MAX), *at;
+	char *body = malloc((size_t)8 * MANIFEST_PATH_MAX), *at;
 
 	for (size_t length = MANIFEST_PATH_MAX - 1; length <= MANIFEST_PATH_MAX; length++) {
 		at = stpcpy(body, HEADER ROOT "e " FILE_OF);
@@ -439,10 +439,10 @@ Test(manifest, any_byte_changed)
 
 	for (size_t at = 0; at < size; at++)
 		for (int bit = 0; bit < 8; bit++) {
-			text[at] ^= (char)(1 << bit);
+			text[at] = (char)(text[at] ^ 1 << bit);
 			cr_assert_eq(parse_bytes(text, size, &manifest, &fault), -EINVAL,
 				     "byte %zu, bit %d", at, bit);
-			text[at] ^= (char)(1 << bit);
+			text[at] = (char)(text[at] ^ 1 << bit);
 		}
 	free(text);
 }

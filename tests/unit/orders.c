@@ -136,7 +136,7 @@ Test(orders, one_that_was_read_gives_up_its_place)
 	static const uint32_t order[] = { 0 };
 	struct sched *s = make_sched(2, "shade", 1);
 
-	for (uint64_t epoch = 0; epoch < 3 * SCHED_ORDERS_MAX; epoch++) {
+	for (uint64_t epoch = 0; epoch < (uint64_t)3 * SCHED_ORDERS_MAX; epoch++) {
 		cr_assert_eq(sched_order(s, 0, epoch, order, 1), 0);
 		read_one(s, 0); /* nobody says `epoch` */
 	}
