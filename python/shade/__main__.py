@@ -5,7 +5,6 @@ import importlib.util
 import os
 import runpy
 import sys
-from contextlib import nullcontext
 from typing import Any, Dict, List, Optional
 
 from . import __version__
@@ -60,8 +59,9 @@ def _check_script(given: argparse.Namespace) -> None:
         if not found:
             raise ValueError(f"there is no module '{given.script}'")
         return
-    with open(given.script, "rb") if not os.path.isdir(given.script) else nullcontext():
-        pass
+    if not os.path.isdir(given.script):  # runpy takes a folder with a __main__.py
+        with open(given.script, "rb"):
+            pass
 
 
 def _run(given: argparse.Namespace) -> int:

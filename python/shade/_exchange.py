@@ -5,12 +5,14 @@ import os
 from array import array
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
+from ._libs import Floats, Ids
+
 
 class Scored(NamedTuple):
     """Scores of one batch."""
     batch: int  # its number within the epoch
-    ids: array
-    scores: array
+    ids: Ids
+    scores: Floats
 
 
 class News(NamedTuple):
@@ -85,7 +87,7 @@ def in_sequence(all_news: List[News]) -> Iterable[Tuple[int, Scored]]:
     return [(rank, entry) for _, rank, entry in sorted(entries, key=lambda e: e[:2])]
 
 
-def interleave(parts: List[array]) -> array:
+def interleave(parts: List[Ids]) -> Ids:
     """What a mount sees of ranks that read side by side."""
     if len(parts) == 1:
         return parts[0]

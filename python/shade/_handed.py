@@ -4,12 +4,13 @@ skip some, or have several loaders at work, so that the newest one need not be t
 belongs to."""
 import threading
 import weakref
-from array import array
 from collections import deque
 from collections.abc import Mapping
 from typing import Any, Deque, List, NamedTuple, Optional
 
 import torch
+
+from ._libs import Ids
 
 BATCHES_MAX = 32  # a script that gathers a step out of many small batches fetches so far ahead
 LABELS_MAX_BYTES = 64 << 20
@@ -23,7 +24,7 @@ class Run:
     def __init__(self, iterator: Any) -> None:
         self.iterator = weakref.ref(iterator)
         self.drawn = _pass_of(iterator)
-        self.ids: Optional[Deque[array]] = deque()  # drawn and not handed out; None: lost track
+        self.ids: Optional[Deque[Ids]] = deque()  # drawn and not handed out; None: lost track
         self.ended = False
 
     def over(self) -> bool:
@@ -54,7 +55,7 @@ def _tensors_in(data: Any, depth: int = 0) -> List[torch.Tensor]:
 
 
 def _bytes_of(tensor: torch.Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+    return int(tensor.numel() * tensor.element_size())
 
 
 def _may_be_targets(tensor: torch.Tensor, size: int) -> bool:
@@ -83,7 +84,7 @@ def _are_targets(labels: List[torch.Tensor], target: torch.Tensor) -> Optional[b
 class Batch:
     """One of them. `loader` is None if it is not one of ours; then its ids do not matter."""
 
-    def __init__(self, run: Run, loader: Any, ids: Optional[array], data: Any) -> None:
+    def __init__(self, run: Run, loader: Any, ids: Optional[Ids], data: Any) -> None:
         self.run, self.loader, self.ids, self.scored = run, loader, ids, False
         tensors = _tensors_in(data)
         self.size = len(ids) if ids is not None else \

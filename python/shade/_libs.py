@@ -4,14 +4,19 @@ import array
 import ctypes
 import functools
 import os
+import typing
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t
 from ctypes import c_uint32, c_uint64, c_void_p
-from typing import Any, Callable, Iterable, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from ._errors import ShadeError
 
-Ids = array.array  # of 'I': unsigned numbers of four bytes
-Floats = array.array  # of 'f'
+if TYPE_CHECKING:  # an array takes no parameters at run time before Python 3.12
+    Ids = array.array[int]  # of 'I': unsigned numbers of four bytes
+    Floats = array.array[float]  # of 'f'
+else:
+    Ids = Floats = array.array
+Functions = Dict[str, Tuple[Any, List[Any]]]  # by name: the result, and the arguments
 
 _IDS = POINTER(c_uint32)
 _FLOATS = POINTER(c_float)
@@ -47,8 +52,8 @@ def fields_of(structure: ctypes.Structure) -> List[str]:
     return [field[0] for field in structure._fields_]  # pylint: disable=protected-access
 
 
-# Name: result, arguments. A handle is a c_void_p.
-_SHADE = {
+# A handle is a c_void_p.
+_SHADE: Functions = {
     "shade_open": (c_int, [c_char_p, c_char_p, POINTER(c_void_p)]),
     "shade_close": (None, [c_void_p]),
     "shade_error": (c_char_p, []),
@@ -71,7 +76,7 @@ _SHADE = {
     "shade_unpin": (c_int, [c_void_p, c_char_p]),
     "shade_command": (c_int, [c_void_p, c_char_p, c_size_t, c_char_p, c_size_t]),
 }
-_SCORE = {
+_SCORE: Functions = {
     "shade_score_error": (c_char_p, []),
     "shade_scorer_defaults": (None, [POINTER(ScorerOptions)]),
     "shade_scorer_create": (c_int, [POINTER(c_void_p), POINTER(ScorerOptions)]),
@@ -97,7 +102,7 @@ _SCORE = {
 class Library:
     """A loaded library whose functions raise what they say in C."""
 
-    def __init__(self, handle: ctypes.CDLL, functions: dict, error: str) -> None:
+    def __init__(self, handle: ctypes.CDLL, functions: Functions, error: str) -> None:
         for name, (result, arguments) in functions.items():
             function = getattr(handle, name)
             function.restype, function.argtypes = result, arguments
@@ -127,7 +132,7 @@ def _candidates(name: str) -> Iterable[str]:
     yield soname
 
 
-def _load(name: str, functions: dict, error: str) -> Library:
+def _load(name: str, functions: Functions, error: str) -> Library:
     tried: List[str] = []
     for path in _candidates(name):
         if os.path.isabs(path) and not os.path.exists(path):
@@ -174,7 +179,7 @@ def tensor_bytes(tensor: Any) -> bytes:
 def as_floats(values: Any) -> Floats:
     """The same for scores and losses: sequences, tensors and arrays of any kind."""
     if isinstance(values, array.array) and values.typecode == "f":
-        return values
+        return typing.cast(Floats, values)
     if hasattr(values, "detach"):
         result = array.array("f")
         result.frombytes(tensor_bytes(values.detach().float()))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The sampler where there is torch: as its Sampler, with torch.distributed and devices."""
 import errno
-from array import array
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
@@ -52,7 +51,7 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
     """What shade.Sampler() makes if the program uses torch."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._in_flight: Deque[Tuple[Any, int, array, Any, List[Any]]] = deque()
+        self._in_flight: Deque[Tuple[Any, int, _libs.Ids, Any, List[Any]]] = deque()
         super().__init__(*args, **kwargs)
 
     def _find_gather(self) -> Optional[Gather]:
@@ -67,7 +66,7 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
                 f"{torch.distributed.get_rank()} of {torch.distributed.get_world_size()}")
         return all_gather
 
-    def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
+    def _score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:
         if batch.device is None:
             super()._score(number, ids, batch)
             return
@@ -85,7 +84,7 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
         while self._in_flight and self._in_flight[0][0].query():
             self._land()
 
-    def _update_on_device(self, ids: array, fields: Dict[str, Any]) -> None:
+    def _update_on_device(self, ids: _libs.Ids, fields: Dict[str, Any]) -> None:
         try:
             self._update_batch(ids, fields)
         except ShadeError as failure:

@@ -355,7 +355,7 @@ def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
 
 
 def _is_distributed() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
+    return bool(torch.distributed.is_available() and torch.distributed.is_initialized())
 
 
 def _wrong_ranks(rank: int, world: int) -> Optional[str]:

@@ -5,7 +5,7 @@ import errno
 import sys
 import warnings
 from array import array
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
 from . import _batch, _exchange, _libs
 from ._errors import MountWarning, ShadeError
@@ -50,8 +50,8 @@ class Sampler:
         self._scan_seconds = scan_seconds
         self._mount: Optional[Mount] = None
         self._mount_path: Optional[PathLike] = None
-        self._warned: set = set()
-        self._announced: set = set()
+        self._warned: Set[str] = set()
+        self._announced: Set[int] = set()
         self._connect_first(mount)
         if mode == "echo" and options.get("capacity") is None and self._mount:
             options["capacity"] = self._estimate_capacity(self._mount)
@@ -144,7 +144,7 @@ class Sampler:
     @property
     def mode(self) -> str:
         """How it draws; that of the state that was loaded, if one was."""
-        return self._scorer.options["mode"]
+        return str(self._scorer.options["mode"])
 
     @property
     def scorer(self) -> Scorer:
@@ -159,7 +159,7 @@ class Sampler:
         return self._epoch
 
     @property
-    def order(self) -> array:
+    def order(self) -> _libs.Ids:
         """What this rank reads in that epoch."""
         return self._order
 
@@ -184,7 +184,7 @@ class Sampler:
         self._begin(epoch, self._scorer.order(epoch, self.rank, self.world))
         return iter(self._order)
 
-    def _begin(self, epoch: int, order: array) -> None:
+    def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
         self._epoch, self._next_epoch = epoch, epoch + 1
         self._rewind()
@@ -263,7 +263,7 @@ class Sampler:
 
     # --- batches
 
-    def batch_ids(self, count: int) -> array:
+    def batch_ids(self, count: int) -> _libs.Ids:
         """The samples of the batch that update() comes to next, if it has so many."""
         left = len(self._order) - self._cursor
         if count > left:
@@ -278,7 +278,7 @@ class Sampler:
         self._cursor += count
         self._batches += 1
 
-    def weights(self, count: int) -> array:
+    def weights(self, count: int) -> _libs.Floats:
         """For each sample of the next batch the factor of its loss that keeps the gradient over
         the epoch unbiased."""
         ids = self.batch_ids(count)  # there are none before the first epoch
@@ -308,7 +308,7 @@ class Sampler:
                 raise
             self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
 
-    def _next_ids(self, count: int) -> Optional[array]:
+    def _next_ids(self, count: int) -> Optional[_libs.Ids]:
         """The samples of the next batch, which is done with; None: they are not known."""
         if self._lost:
             return None
@@ -327,17 +327,17 @@ class Sampler:
         self._cursor += count
         return ids
 
-    def _score(self, number: int, ids: array, batch: _batch.Batch) -> None:
+    def _score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:
         scores = array("f", bytes(4 * batch.samples))
         self._update_batch(ids, {**batch.fields, "scores_out": scores.buffer_info()[0]})
         self._deliver(number, ids, scores)
 
-    def _update_batch(self, ids: array, fields: Dict[str, Any]) -> None:
+    def _update_batch(self, ids: _libs.Ids, fields: Dict[str, Any]) -> None:
         """One of several ranks keeps no score yet: it merges those of all ranks when an epoch
         begins, for otherwise the orders of the ranks would differ."""
         self._scorer.update_batch(ids, keep=self.world == 1, **fields)
 
-    def _deliver(self, number: int, ids: array, scores: array) -> None:
+    def _deliver(self, number: int, ids: _libs.Ids, scores: _libs.Floats) -> None:
         self._tell(Mount.scores, ids, scores)
         if self.world > 1:
             self._pending.append(_exchange.Scored(number, ids, scores))

@@ -58,7 +58,7 @@ class Scorer:
     @property
     def backend(self) -> str:
         """cpu or cuda"""
-        return self._lib.shade_scorer_backend(self._handle).decode()
+        return str(self._lib.shade_scorer_backend(self._handle), "ascii")
 
     @property
     def options(self) -> Dict[str, Any]:
@@ -70,7 +70,7 @@ class Scorer:
         names = {number: name for name, number in MODES.items()}
         return {**options, "mode": names[found.mode]}
 
-    def update(self, ids: Any, losses: Any) -> array:
+    def update(self, ids: Any, losses: Any) -> _libs.Floats:
         """Scores a batch by its losses. Returns the scores."""
         ids, losses = _libs.as_ids(ids), _libs.as_floats(losses)
         if len(ids) != len(losses):
@@ -102,7 +102,7 @@ class Scorer:
         self._lib.check(self._lib.shade_scorer_merge(
             self._handle, _libs.ids_pointer(ids), _libs.floats_pointer(scores), len(ids)))
 
-    def scores(self) -> array:
+    def scores(self) -> _libs.Floats:
         """All scores by id; -1: never scored."""
         scores = array("f", bytes(4 * self.samples))
         self._lib.check(self._lib.shade_scorer_scores(self._handle, _libs.floats_pointer(scores)))
@@ -116,9 +116,9 @@ class Scorer:
 
     def length(self, rank: int = 0, world: int = 1) -> int:
         """Entries of that part of an epoch."""
-        return self._lib.shade_scorer_length(self._handle, rank, world)
+        return int(self._lib.shade_scorer_length(self._handle, rank, world))
 
-    def order(self, epoch: int, rank: int = 0, world: int = 1) -> array:
+    def order(self, epoch: int, rank: int = 0, world: int = 1) -> _libs.Ids:
         """That part of an order that was drawn."""
         length = self.length(rank, world)
         ids = array("I", bytes(4 * length))
@@ -126,7 +126,7 @@ class Scorer:
                                                            _libs.ids_pointer(ids), length))
         return ids[:got]
 
-    def weights(self, epoch: int, ids: Any) -> array:
+    def weights(self, epoch: int, ids: Any) -> _libs.Floats:
         """For each id the factor of its loss that keeps the gradient unbiased."""
         ids = _libs.as_ids(ids)
         weights = array("f", bytes(4 * len(ids)))
