@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Shared by the scripts beside this; to be sourced.
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 

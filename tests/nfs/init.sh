@@ -12,6 +12,7 @@ mount -t hostfs -o "$1" host /run/host
 modules=$(echo /usr/lib/uml/modules/*)
 for name in fuse overlay ipv6 nfsv3 nfsv4; do
   files=
+  # shellcheck disable=SC2013 # words are wanted: the line has a name and those that it needs
   for file in $(sed -n "s|^\(kernel/.*/$name\.ko\):|\1 |p" "$modules/modules.dep"); do
     files="$file $files"
   done
