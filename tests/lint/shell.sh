@@ -11,7 +11,7 @@ while read -r file; do
   if [[ $file =~ \.(sh|bash)$ || $first =~ $shebang ]]; then
     scripts+=("$file")
   fi
-done < <(find . \( -name 'build*' -o -name '.git' \) -prune -o -type f -size -100k -print | LC_ALL=C sort)
+done < <(find . \( -name 'build*' -o -name .git \) -prune -o -type f -size -100k -print | sort)
 [ ${#scripts[@]} -gt 5 ]
 echo "${scripts[@]}"
 exec "$1" "${scripts[@]}"
