@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What `meson install` leaves can be used: install.py BUILD MESON PREFIX LIBDIR SBINDIR UNITS
-PYTHON; the last three are folders, or "no" where that is not built."""
+"""What `meson install` leaves can be used: install.py BUILD MESON VERSION PREFIX LIBDIR SBINDIR
+UNITS PYTHON; the last three are folders, or "no" where that is not built."""
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 
-BUILD, MESON, PREFIX, LIBDIR, SBINDIR, UNITS, PYTHON = sys.argv[1:8]
+BUILD, MESON, VERSION, PREFIX, LIBDIR, SBINDIR, UNITS, PYTHON = sys.argv[1:9]
 HOME = os.path.join(PREFIX, LIBDIR)
-USE = "#include <shade/client.h>\n#include <shade/score.h>\n" \
-      "int main(void) { return !*shade_version() || !*shade_score_version(); }\n"
+USE = "#include <shade/client.h>\n#include <shade/score.h>\n#include <string.h>\n" \
+      "int main(void) { return strcmp(shade_version(), VERSION) ||\n" \
+      "strcmp(shade_score_version(), VERSION); }\n"
 
 
 SCORE = """
@@ -40,7 +41,7 @@ def check_command(place):
         dynamic = run("readelf", "-d", program)
         assert f"[{HOME}]" in dynamic, dynamic
     libraries = os.path.join(place, LIBDIR)
-    assert "0.1" in run(program, "--version", LD_LIBRARY_PATH=libraries)
+    assert VERSION in run(program, "--version", LD_LIBRARY_PATH=libraries)
 
 
 def check_development(root, place):
@@ -54,7 +55,7 @@ def check_development(root, place):
     source = os.path.join(root, "use.c")
     with open(source, "w") as file:
         file.write(USE)
-    run("cc", "-std=c99", source, "-o", source[:-2], *flags)
+    run("cc", "-std=c99", f'-DVERSION="{VERSION}"', source, "-o", source[:-2], *flags)
     run(source[:-2], LD_LIBRARY_PATH=libraries)
 
 
@@ -65,7 +66,7 @@ def check_daemon(root, place):
     os.mkdir(point)
     for name in ("mount.shadefs", "mount.fuse.shadefs"):
         helper = os.path.join(place, SBINDIR, name)
-        assert "shadefs 0.1" in run(helper, "--version"), name
+        assert f"shadefs {VERSION}" in run(helper, "--version"), name
         run(helper, source, point, "-f", "-o", "capacity=32M")
         failed = subprocess.run([helper, source, point, "-f", "-o", "capacity=much"], check=False,
                                 capture_output=True)
@@ -96,7 +97,7 @@ def check_python(root, place):
     assert used == [os.path.join(libraries, "libshade-score.so.1"),
                     os.path.join(libraries, "libshade.so.1"),
                     os.path.join(folder, "shade/__init__.py")], used
-    with open(os.path.join(folder, "shade/_where.py")) as file:
+    with open(os.path.join(folder, "shade/_built.py")) as file:
         assert f'"{HOME}"' in file.read(), "it looks for libraries elsewhere"
     assert os.path.exists(os.path.join(folder, "shade/py.typed")), "it is not typed"
 

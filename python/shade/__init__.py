@@ -13,5 +13,9 @@ from .mount import Mount, Sample
 from .sampler import Sampler
 from .scorer import Scorer
 
-__version__ = "0.1.0"
+try:
+    from ._built import VERSION as __version__
+except ImportError:  # the source tree, where nothing was built
+    __version__ = "unknown"
+
 __all__ = ["Mount", "MountWarning", "Sample", "Sampler", "Scorer", "ShadeError", "__version__"]

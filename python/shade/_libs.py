@@ -125,7 +125,7 @@ def _candidates(name: str) -> Iterable[str]:
     for folder in filter(None, os.environ.get("SHADE_LIBRARY_DIR", "").split(":")):
         yield os.path.join(folder, soname)
     try:
-        from ._where import LIBRARY_DIRS  # pylint: disable=import-outside-toplevel
+        from ._built import LIBRARY_DIRS  # pylint: disable=import-outside-toplevel
     except ImportError:
         LIBRARY_DIRS = []
     yield from (os.path.join(folder, soname) for folder in LIBRARY_DIRS)
