@@ -205,6 +205,33 @@ def test_own_gather():
     assert min(ranks[0].scorer.scores()) > 0
 
 
+def test_scores_come_together():
+    """A rank keeps no score of a batch before all ranks have them, and has one scorer for that."""
+    made, create = [], shade.Scorer.__init__
+
+    def counted(self, *words, **named):
+        made.append(self)
+        create(self, *words, **named)
+    shade.Scorer.__init__ = counted
+    try:
+        ranks = [shade.Sampler(10, seed=1, rank=rank, world=2, gather=gather, lookahead=0)
+                 for rank, gather in enumerate(gathers(2))]
+    finally:
+        shade.Scorer.__init__ = create
+    assert made == [rank.scorer for rank in ranks], f"{len(made)} scorers for two ranks"
+    assert side_by_side(list, ranks) == [None, None]
+    parts = [list(rank.order) for rank in ranks]
+    for rank, part in zip(ranks, parts):
+        rank.update([float(number) for number in part])
+        assert set(rank.scorer.scores()) == {-1}, "a score was kept before the others have it"
+    assert side_by_side(list, ranks) == [None, None]
+    wanted = {number: math.log(sorted(part).index(number) + 10) for part in parts
+              for number in part}
+    for rank in ranks:
+        scores = rank.scorer.scores()
+        assert all(abs(scores[number] - score) < 1e-5 for number, score in wanted.items()), scores
+
+
 def test_apart():
     """Ranks that would not draw alike all say so, and what it is."""
     for one, two, words in ((dict(seed=1), dict(seed=2), "seed is 1, 2"),
@@ -229,4 +256,4 @@ def test_apart():
 
 
 run_tests([test_two_ranks, test_unmodified, test_one_without, test_alone, test_own_gather,
-           test_apart])
+           test_scores_come_together, test_apart])
