@@ -7,6 +7,7 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,10 @@ def check(database, name):
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode == 0 and not done.stdout.strip():
         return ""
-    return (done.stdout or done.stderr).replace(SOURCE + "/", "")
+    answer = (done.stdout or done.stderr).replace(SOURCE + "/", "")
+    for prefix in (os.path.relpath(BUILD, SOURCE) + "/", os.path.relpath(SOURCE, BUILD) + "/"):
+        answer = re.sub("^" + re.escape(prefix), "", answer, flags=re.MULTILINE)
+    return answer
 
 
 def main():
