@@ -85,6 +85,11 @@ static void no_memory(uint32_t mode)
 	uint32_t ids[N];
 	uint8_t resident[(N + 7) / 8] = { 0xff, 0x0f };
 	float losses[N], weights[N];
+	struct shade_score_batch batch = { .size = sizeof(batch),
+					   .count = N,
+					   .ids = ids,
+					   .losses = losses,
+					   .scores_out = weights };
 	int64_t size;
 	void *state, *later;
 
@@ -96,6 +101,8 @@ static void no_memory(uint32_t mode)
 	size = shade_scorer_save(s, NULL, 0);
 	state = malloc((size_t)size);
 	CHECK(shade_scorer_save(s, state, (uint64_t)size) == size, "saving");
+	SWEEP(shade_scorer_rank_batch(s, &batch), is_still(s, state, size));
+	CHECK(is_still(s, state, size), "a batch that is only ranked has changed the scorer");
 	SWEEP(shade_scorer_update(s, ids, losses, N, NULL), is_still(s, state, size));
 	CHECK(shade_scorer_save(s, state, (uint64_t)size) == size, "saving");
 	SWEEP(shade_scorer_begin(s, 0, resident), is_still(s, state, size));
@@ -146,10 +153,12 @@ static void save_and_load(struct shade_scorer *s)
 
 static void ask(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids)
 {
+	struct shade_scorer_options options = { .size = sizeof(options) };
 	float values[N];
 	uint64_t digest;
 	int rc;
 
+	CHECK(!shade_scorer_get_options(s, &options) && options.samples == N, "options");
 	CHECK(shade_scorer_length(s, 1, 3) == N / 3 + 1, "a length");
 	rc = shade_scorer_weights(s, epoch, ids, values, 64);
 	CHECK(!rc || rc == -ENOENT, "weights");
