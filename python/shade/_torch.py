@@ -16,10 +16,11 @@ from ._errors import ShadeError
 _side_group: Tuple[Any, Any] = (None, None)  # the default group that it was made in; ours
 
 
-def _meeting_place() -> Tuple[Any, str]:
-    """The group in which ranks talk, None for the default one, and where its tensors are. NCCL
-    wants them on the GPU of each rank, and which that is a script need not have told torch: with
-    two ranks on one it may wait for ever. So it is gloo there, if torch has it."""
+def _gather_group() -> Tuple[Any, str]:
+    """The group in which ranks gather, None for the default one, and the device of its tensors.
+    NCCL wants tensors on the GPU of each rank. A script need not have told torch which GPU that is,
+    and if two ranks use the same one, NCCL may wait for ever. So instead of NCCL this takes a group
+    of gloo, if torch has it."""
     global _side_group
     if torch.distributed.get_backend() != "nccl":
         return None, "cpu"
@@ -34,7 +35,7 @@ def _meeting_place() -> Tuple[Any, str]:
 def all_gather(data: bytes) -> List[bytes]:
     """torch.distributed's, for bytes of any length."""
     world = torch.distributed.get_world_size()
-    group, device = _meeting_place()
+    group, device = _gather_group()
     size = torch.tensor([len(data)], dtype=torch.int64, device=device)
     sizes = [torch.zeros_like(size) for _ in range(world)]
     torch.distributed.all_gather(sizes, size, group=group)

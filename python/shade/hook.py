@@ -123,7 +123,7 @@ class Hook:
     # --- changing torch
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Puts make(original) in the place of an attribute."""
+        """Replaces an attribute by make(original)."""
         original = getattr(owner, name)
         self.originals.append((owner, name, original))
         setattr(owner, name, functools.wraps(original)(make(original)))
@@ -182,9 +182,9 @@ class Hook:
             _follow_epochs(old, sampler)
         self.loaders.append(Loader(self.seen, sampler))
         old_name = type(old).__name__ if old is not None else "shuffle=True"
-        place = sampler.mount.path if sampler.mount else "no mount"
+        where = sampler.mount.path if sampler.mount else "no mount"
         _say(f"{what}: {old_name} became shade.Sampler, mode {self.settings.mode}, seed "
-             f"{self.settings.seed}, rank {sampler.rank} of {sampler.world}, {place}")
+             f"{self.settings.seed}, rank {sampler.rank} of {sampler.world}, {where}")
 
     def make_sampler(self, dataset: Any, old: Any) -> Any:
         """The sampler, or why there can be none."""

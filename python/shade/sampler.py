@@ -316,8 +316,8 @@ class Sampler:
         last = count == len(self._order) - self._cursor
         size = self._batch_size or count
         if count > size or (count < size and not last):
-            # Samples were left out, or batches are made in another way: either would need
-            # another place to go on from.
+            # A collate_fn left samples out, or batches have different sizes. In both cases the
+            # cursor does not say any more which samples the next batch has.
             self._lost = True
             self._warn("size", f"a batch of {count} after batches of {size}: which samples it has "
                        f"is not known, and the rest of epoch {self._epoch} is not scored; name "
