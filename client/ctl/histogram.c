@@ -22,7 +22,7 @@ static void widen(struct histogram *histogram)
 	struct histogram_bin *bins = histogram->bins;
 
 	histogram->width *= 2;
-	for (unsigned i = 0; i < HISTOGRAM_BINS / 2; i++) {
+	for (size_t i = 0; i < HISTOGRAM_BINS / 2; i++) {
 		struct histogram_bin both = bins[2 * i];
 
 		add(&both, &bins[2 * i + 1]);

@@ -14,7 +14,7 @@
 
 int mount_open(const char *path, struct mount **opened)
 {
-	struct shade *shade;
+	struct shade *shade = NULL;
 	char *real = realpath(path, NULL);
 	int fd;
 	int rc;

@@ -81,7 +81,7 @@ static struct stream *stream_new(struct shade *shade)
 	struct stream *stream = malloc(sizeof(*stream));
 
 	if (!stream) {
-		lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+		lib_say("%s", strerror(ENOMEM));
 		return NULL;
 	}
 	stream->shade = shade;

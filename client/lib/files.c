@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What is read from .shade. Files that a job does not have are those of the mount. */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -100,19 +101,22 @@ static int find_number(const char *text, const char *key, double *value)
 
 int shade_stat(struct shade *shade, const char *key, double *value)
 {
-	char *text;
+	char *text = NULL, *root_text = NULL;
 	int rc = shade_read(shade, "stats", 0, &text, NULL);
 
+	*value = 0;
 	if (rc)
 		return rc;
+	assert(text);
 	rc = find_number(text, key, value);
 	free(text);
 	if (rc == -ENOENT) {
-		rc = read_root(shade, "stats", &text, NULL);
+		rc = read_root(shade, "stats", &root_text, NULL);
 		if (rc)
 			return rc;
-		rc = find_number(text, key, value);
-		free(text);
+		assert(root_text);
+		rc = find_number(root_text, key, value);
+		free(root_text);
 	}
 	if (rc == -ERANGE)
 		return lib_fail(rc, "'%s' is no number in the statistics of the mount", key);
@@ -138,7 +142,7 @@ int shade_wait(struct shade *shade, uint32_t timeout_ms)
 
 int shade_sample_count(struct shade *shade, uint32_t *count)
 {
-	double samples;
+	double samples = 0;
 	int rc;
 
 	pthread_mutex_lock(&shade->lock);
@@ -167,12 +171,13 @@ static bool take_sample(char *line, uint32_t *id, char **path)
 int shade_samples(struct shade *shade, int (*each)(void *context, uint32_t id, const char *path),
 		  void *context)
 {
-	char *text;
+	char *text = NULL;
 	char *next;
 	int rc = read_root(shade, "samples", &text, NULL);
 
 	if (rc)
 		return rc;
+	assert(text);
 	for (char *line = text; !rc && *line; line = next) {
 		char *path;
 		uint32_t id;
@@ -192,8 +197,8 @@ int shade_samples(struct shade *shade, int (*each)(void *context, uint32_t id, c
 
 int shade_resident(struct shade *shade, uint64_t *bitmap, uint32_t count)
 {
-	size_t length;
-	char *bytes;
+	size_t length = 0;
+	char *bytes = NULL;
 	int rc = read_root(shade, "resident", &bytes, &length);
 
 	if (rc)

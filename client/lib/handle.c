@@ -31,14 +31,13 @@ const char *shade_version(void)
 	return SHADE_VERSION;
 }
 
-int lib_fail(int rc, const char *format, ...)
+void lib_say(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
 	vsnprintf(message, sizeof(message), format, args);
 	va_end(args);
-	return rc;
 }
 
 static int fail_mount(const char *path, int rc)

@@ -14,7 +14,7 @@
 #define LIB_ANSWER_MAX 4096
 
 /* A program that links libshade statically may have functions of these names. */
-#define lib_fail shade_lib_fail
+#define lib_say shade_lib_say
 #define lib_fail_file shade_lib_fail_file
 #define lib_read shade_lib_read
 #define lib_send_table shade_lib_send_table
@@ -34,8 +34,10 @@ struct shade {
 	struct lib_table table; /* lock */
 };
 
-/* Notes why a call of this thread failed, and returns RC. */
-int lib_fail(int rc, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Notes why a call of this thread failed. */
+void lib_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same, and is RC: a macro, so that who reads the caller sees that it is an error. */
+#define lib_fail(rc, ...) (lib_say(__VA_ARGS__), (rc))
 
 /* The same for a file of the mount. */
 int lib_fail_file(const struct shade *shade, const char *name, int rc);

@@ -151,14 +151,17 @@ static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *id
 	while (finder.mask < 2 * (uint64_t)paths->count)
 		finder.mask *= 2;
 	finder.buckets = malloc(finder.mask * sizeof(*finder.buckets));
-	finder.next = malloc(paths->count * sizeof(*finder.next));
+	finder.next = malloc(((size_t)paths->count + 1) * sizeof(*finder.next));
 	if (!finder.buckets || !finder.next) {
-		lib_fail(rc, "%s", strerror(ENOMEM));
-		goto out;
+		free(finder.buckets);
+		free(finder.next);
+		return lib_fail(rc, "%s", strerror(ENOMEM));
 	}
 	memset(finder.buckets, 0xff, finder.mask * sizeof(*finder.buckets));
 	finder.mask--;
 	for (uint32_t i = 0; i < paths->count; i++) {
+		/* The analyzer loses sight of `buckets`, which is freed below.
+		 * NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
 		uint32_t *bucket = bucket_of(&finder, path_of(&finder, i));
 
 		ids[i] = NONE;
@@ -166,7 +169,6 @@ static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *id
 		*bucket = i;
 	}
 	rc = shade_samples(shade, take_sample, &finder);
-out:
 	free(finder.buckets);
 	free(finder.next);
 	return rc;

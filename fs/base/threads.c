@@ -144,6 +144,14 @@ uint64_t clock_now_ms(void)
 	return clock_now_ns() / 1000000;
 }
 
+int64_t clock_date_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 void clock_sleep_us(uint64_t us)
 {
 	struct timespec time = { .tv_sec = (time_t)(us / 1000000),

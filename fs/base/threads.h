@@ -87,5 +87,7 @@ void thread_interrupt(struct thread *thread, int signal);
 uint64_t clock_now_ms(void);
 uint64_t clock_now_ns(void);
 void clock_sleep_us(uint64_t us);
+/* The time of day, by which file systems date their files: to compare with those, not to wait. */
+int64_t clock_date_ms(void);
 
 #endif

@@ -2,18 +2,21 @@
 /* The numbering, and the walk over the tree that makes it. */
 #include "cache/numbering.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache/internal.h"
+#include "grow.h"
 
 int numbering_replace(struct numbering *numbering, uint32_t *slots, uint32_t id_count,
 		      uint32_t slot_count)
 {
 	uint32_t *ids = malloc((slot_count + 1) * sizeof(*ids));
 
+	assert(slots || !id_count);
 	if (!slots)
-		slots = malloc(sizeof(*slots)); /* empty, but complete */
+		slots = calloc(1, sizeof(*slots)); /* empty, but complete */
 	if (!ids || !slots) {
 		free(ids);
 		free(slots);
@@ -70,15 +73,8 @@ static bool take_child(void *context, struct node *child, uint32_t index)
 	struct children *children = context;
 
 	(void)index;
-	if (children->count == children->room) {
-		uint32_t room = children->room ? children->room * 2 : 64;
-		struct node **grown = realloc(children->nodes, room * sizeof(*grown));
-
-		if (!grown)
-			return false;
-		children->nodes = grown;
-		children->room = room;
-	}
+	if (grow(children->nodes, children->room, children->count, 1))
+		return false;
 	node_hold(child);
 	children->nodes[children->count++] = child;
 	return true;
@@ -86,15 +82,8 @@ static bool take_child(void *context, struct node *child, uint32_t index)
 
 static int add_sample(struct scan *scan, uint32_t slot)
 {
-	if (scan->count == scan->room) {
-		uint32_t room = scan->room ? scan->room + scan->room / 2 : 1024;
-		uint32_t *grown = realloc(scan->slots, room * sizeof(*grown));
-
-		if (!grown)
-			return -ENOMEM;
-		scan->slots = grown;
-		scan->room = room;
-	}
+	if (grow(scan->slots, scan->room, scan->count, 1))
+		return -ENOMEM;
 	scan->slots[scan->count++] = slot;
 	return 0;
 }

@@ -59,6 +59,7 @@ static int make_slot_locked(struct cache *cache, struct node *node)
 
 	lock_assert_held(&cache->lock);
 	if (slots->count == slots->room) {
+		/* By a quarter, not by half: millions of files count. */
 		uint32_t room = slots->room ? slots->room + slots->room / 4 + 1 : 64;
 		struct node **grown = realloc(slots->nodes, room * sizeof(*grown));
 

@@ -56,8 +56,12 @@ static void file_end(struct control_file *file)
 void control_close_all(struct control *control)
 {
 	trace_end(control, false);
-	while (control->files)
-		file_end(control->files);
+	while (control->files) {
+		struct control_file *file = control->files;
+
+		file_end(file);
+		assert(control->files != file);
+	}
 }
 
 void control_destroy(struct control *control)

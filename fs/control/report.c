@@ -7,23 +7,9 @@
 #include <string.h>
 
 #include "control/internal.h"
+#include "escape.h"
 
 #define AHEAD_SHOWN 100000 /* ids in `order` */
-
-/* Writes control characters and backslashes as escapes, so that each sample is one line. */
-static void print_path(FILE *out, const char *path)
-{
-	for (; *path; path++) {
-		unsigned char c = (unsigned char)*path;
-
-		if (c == '\\')
-			fputs("\\\\", out);
-		else if (c < ' ' || c == 127)
-			fprintf(out, "\\%03o", c);
-		else
-			fputc(c, out);
-	}
-}
 
 struct figure {
 	const char *name;
@@ -147,7 +133,7 @@ int report_samples(struct control *control, uint32_t job, FILE *out)
 		return rc_of_report(rc);
 	for (uint32_t id = 0; id < count; id++) {
 		fprintf(out, "%" PRIu32 "\t", id);
-		print_path(out, paths[id] ? paths[id] : "");
+		escape_print(out, paths[id] ? paths[id] : "", ESCAPE_LINE);
 		fputc('\n', out);
 	}
 	cache_free_paths(paths, count);

@@ -7,6 +7,7 @@
  */
 #include "control/parse_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -142,7 +143,7 @@ static int take_path(struct control_parser *p, const char *command, struct span 
 static int take_sample(struct control_parser *p, struct span word, uint32_t *id)
 {
 	size_t texts = p->texts.used;
-	const char *path;
+	const char *path = NULL;
 	uint64_t number;
 	int error;
 
@@ -286,7 +287,6 @@ static int order_added(struct control_parser *p)
 static int line_order(struct control_parser *p, struct span rest)
 {
 	struct span word = take_word(&rest);
-	struct span verb = rest;
 	uint64_t epoch;
 	int error;
 
@@ -294,7 +294,8 @@ static int line_order(struct control_parser *p, struct span rest)
 		return fail_word(p, "order", word, "an epoch");
 	/* Verbs are short: no second look at all ids of a long line. */
 	if (rest.at < rest.end && !is_digit(*rest.at)) {
-		verb = take_word(&rest);
+		struct span verb = take_word(&rest);
+
 		if (span_is(verb, "begin")) {
 			order_begin(p, epoch);
 			return expect_end(p, "order", rest);
@@ -332,11 +333,12 @@ static int line_path(struct control_parser *p, struct span rest, const char *nam
 {
 	struct control_command *command;
 	char quoted[CONTROL_QUOTE_SIZE];
-	const char *path;
+	const char *path = NULL;
 	int error = take_path(p, name, rest, &path);
 
 	if (error)
 		return error;
+	assert(path);
 	error = p->ops->check_path(p->ctx, path);
 	if (error == -ENOMEM)
 		return error;

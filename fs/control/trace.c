@@ -13,7 +13,7 @@
 
 #include "control/internal.h"
 
-#define LINE_MAX_BYTES 64
+#define LINE_MAX_BYTES ((size_t)64)
 
 static const char *const outcomes[] = { [SCHED_HIT] = "hit",
 					[SCHED_ADMIT] = "admit",

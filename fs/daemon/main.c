@@ -25,8 +25,8 @@
 #include "fuse/session.h"
 #include "native/overlay.h"
 
-#define DEPTH 64 /* fetches at a time */
-#define END_S 15 /* for a clean end */
+#define DEPTH 64     /* fetches at a time */
+#define END_MS 15000 /* for a clean end */
 
 struct daemon {
 	struct options options;
@@ -106,7 +106,7 @@ static void wait_for_signal(void *daemon)
 static void limit_the_end(void *argument)
 {
 	struct daemon *daemon = argument;
-	uint64_t until_ms = clock_now_ms() + END_S * 1000;
+	uint64_t until_ms = clock_now_ms() + END_MS;
 	bool ended;
 
 	lock_acquire(&daemon->end_lock);
@@ -291,7 +291,7 @@ static unsigned depth_for_files(void)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= 4 * DEPTH)
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)4 * DEPTH)
 		return DEPTH;
 	return limit.rlim_cur > 40 ? (unsigned)(limit.rlim_cur - 32) / 2 : 4;
 }

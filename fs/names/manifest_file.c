@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/threads.h"
 #include "names/manifest.h"
 #include "names/tree.h"
 
@@ -111,14 +112,6 @@ struct saving {
 	int64_t clocks_ms; /* from the clock that nodes go by to that of files */
 };
 
-static int64_t clock_ms(clockid_t clock)
-{
-	struct timespec now;
-
-	clock_gettime(clock, &now);
-	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static bool save_dir(void *context, const char *path, const struct store_attr *attr,
 		     uint64_t checked_ms)
 {
@@ -143,8 +136,7 @@ static void save_entry(void *context, const char *name, const struct store_attr 
 static int write_tree(struct tree *tree, FILE *file, uint64_t *mark, const _Atomic bool *stop)
 {
 	static const struct tree_visitor visitor = { save_dir, save_entry };
-	struct saving saving = { .clocks_ms =
-					 clock_ms(CLOCK_REALTIME) - clock_ms(CLOCK_MONOTONIC) };
+	struct saving saving = { .clocks_ms = clock_date_ms() - (int64_t)clock_now_ms() };
 	int rc;
 
 	manifest_begin(&saving.writer, file);

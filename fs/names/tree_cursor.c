@@ -9,15 +9,13 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "fnv.h"
 #include "names/tree_internal.h"
 
+/* 30 bits, so that a cursor stays below 2^63. */
 static uint32_t tag_of(const char *name)
 {
-	uint32_t hash = 2166136261; /* FNV-1a */
-
-	for (; *name; name++)
-		hash = (hash ^ (unsigned char)*name) * 16777619;
-	return hash >> 2;
+	return fnv32_add(FNV32_BEGIN, name, strlen(name)) >> 2;
 }
 
 uint64_t tree_cursor_after(const struct node *child, uint32_t index)

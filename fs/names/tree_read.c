@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/threads.h"
+#include "grow.h"
 #include "names/manifest.h"
 #include "names/tree_internal.h"
 
@@ -57,15 +58,8 @@ static int add_entry(void *context, const char *name, const struct store_attr *a
 
 	if (!listing->dir->parent && !strcmp(name, TREE_TAKEN))
 		return 0;
-	if (listing->count == listing->room) {
-		uint32_t room = listing->room ? listing->room * 2 : 16;
-		struct node **grown = realloc(listing->children, room * sizeof(struct node *));
-
-		if (!grown)
-			return -ENOMEM;
-		listing->children = grown;
-		listing->room = room;
-	}
+	if (grow(listing->children, listing->room, listing->count, 1))
+		return -ENOMEM;
 	node = node_new(listing->dir, name, attr, listing->now_ms);
 	if (!node)
 		return -ENOMEM;
@@ -272,6 +266,7 @@ static void replace_children_locked(struct tree *tree, struct listing *listing)
 	uint32_t old_count = dir->dir.child_count, at = 0, kept;
 
 	lock_assert_held(&tree->lock);
+	assert(old || !old_count);
 	kept = adopt_locked(tree, listing);
 	if (old && (kept != old_count || kept != listing->count))
 		tree->events->dir_changed(tree->context, dir);

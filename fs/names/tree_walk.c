@@ -23,15 +23,15 @@ static struct node **hold_dirs_locked(const struct tree *tree, const struct node
 				      uint32_t *count)
 {
 	struct node **dirs;
+	size_t room = 1;
 
 	lock_assert_held(&tree->lock);
 	*count = 0;
 	for (uint32_t i = 0; i < dir->dir.child_count; i++)
-		*count += node_is_dir(dir->dir.children[i]);
-	dirs = malloc((*count + 1) * sizeof(struct node *));
+		room += node_is_dir(dir->dir.children[i]);
+	dirs = malloc(room * sizeof(struct node *));
 	if (!dirs)
 		return NULL;
-	*count = 0;
 	for (uint32_t i = 0; i < dir->dir.child_count; i++)
 		if (node_is_dir(dir->dir.children[i])) {
 			node_hold(dir->dir.children[i]);
@@ -52,9 +52,10 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	checked_ms = node_checked_ms(dir);
 	if (dir->dir.children && (!checked_ms || checked_ms + age_ms <= now_ms))
 		rc = tree_read_dir_locked(tree, dir, now_ms);
-	if (!(dirs = hold_dirs_locked(tree, dir, &count)))
-		rc = -ENOMEM;
+	dirs = hold_dirs_locked(tree, dir, &count);
 	lock_release(&tree->lock);
+	if (!dirs)
+		return -ENOMEM;
 	if (rc == -EACCES || rc == -ENOENT)
 		rc = 0; /* nobody can read it any more */
 	for (uint32_t i = 0; i < count; i++) {

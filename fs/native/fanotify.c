@@ -15,6 +15,7 @@
 
 #include "base/threads.h"
 #include "control/control.h"
+#include "mountinfo.h"
 
 /* Events that come within this time are read together: waking up for each would cost more
  * than the hit. */
@@ -125,17 +126,14 @@ bool fanotify_is_on_top(const struct fanotify *fanotify)
 
 bool fanotify_is_mounted(const struct fanotify *fanotify)
 {
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	unsigned long long id;
-	char *line = NULL;
-	size_t room = 0;
+	struct mountinfo info;
 	bool found = false;
 
-	while (file && !found && getline(&line, &room, file) > 0)
-		found = sscanf(line, "%llu", &id) == 1 && id == fanotify->mount_id;
-	free(line);
-	if (file)
-		fclose(file);
+	if (mountinfo_open(&info))
+		return false;
+	while (!found && mountinfo_next(&info) == 1)
+		found = info.id == fanotify->mount_id;
+	mountinfo_close(&info);
 	return found;
 }
 

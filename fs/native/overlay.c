@@ -87,7 +87,7 @@ static void restore_control(void *context)
 	struct fanotify *fanotify = overlay->fanotify;
 
 	for (int ms = 0; ms < UNMOUNT_MS && fanotify_is_mounted(fanotify); ms += POLL_MS) {
-		clock_sleep_us(POLL_MS * 1000);
+		clock_sleep_us((uint64_t)POLL_MS * 1000);
 		fanotify_drain(fanotify);
 	}
 	if (atomic_load(&overlay->closing) || !fanotify_is_mounted(fanotify))

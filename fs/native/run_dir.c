@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "mountinfo.h"
 
 #define NAMES_MAX 100 /* directories of processes with the same number */
 
@@ -140,58 +141,17 @@ void run_dir_close(struct run_dir *run_dir)
 
 /* --- what others left --------------------------------------------------------------------------*/
 
-static bool is_octal(char c)
-{
-	return c >= '0' && c <= '7';
-}
-
-/* Replaces each \nnn, as which proc(5) writes spaces, tabs, newlines and backslashes. */
-static void unescape(char *text)
-{
-	char *to = text;
-
-	for (const char *from = text; *from; to++) {
-		if (*from == '\\' && is_octal(from[1]) && is_octal(from[2]) && is_octal(from[3])) {
-			*to = (char)((from[1] - '0') << 6 | (from[2] - '0') << 3 | (from[3] - '0'));
-			from += 4;
-		} else {
-			*to = *from++;
-		}
-	}
-	*to = 0;
-}
-
-/* The mount point in a line of mountinfo, its fifth word. NULL: there is none. */
-static const char *take_point(char *line)
-{
-	char *rest = NULL, *word = strtok_r(line, " ", &rest);
-
-	for (int i = 1; word && i < 5; i++)
-		word = strtok_r(NULL, " ", &rest);
-	if (word)
-		unescape(word);
-	return word;
-}
-
 /* Whether the uppermost mount at a mount point is the overlay over these files. */
 static bool is_overlay_of(const char *mount_point, const char *files)
 {
-	FILE *file = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL;
-	size_t room = 0;
-	bool found = false;
+	struct mountinfo info;
+	bool ours;
 
-	while (file && getline(&line, &room, file) > 0) {
-		bool ours = strstr(line, " - overlay ") && strstr(line, files);
-		const char *point = take_point(line);
-
-		if (point && !strcmp(point, mount_point))
-			found = ours;
-	}
-	free(line);
-	if (file)
-		fclose(file);
-	return found;
+	if (mountinfo_find(&info, mount_point) != 1)
+		return false;
+	ours = !strcmp(info.type, "overlay") && strstr(info.options, files);
+	mountinfo_close(&info);
+	return ours;
 }
 
 static void unmount_left(const struct run_dir *run_dir)

@@ -190,7 +190,8 @@ static void ask_all(struct questions *questions)
 	uint64_t began_ns = clock_now_ns();
 
 	while (ask_next(questions)) {
-		if (++asked != SLOW_SURE || clock_now_ns() - began_ns < SLOW_SURE * SLOW_NS)
+		if (++asked != SLOW_SURE ||
+		    clock_now_ns() - began_ns < (uint64_t)SLOW_SURE * SLOW_NS)
 			continue;
 		while (count < HELPERS && asked + count < questions->count &&
 		       !thread_start(&helpers[count], "shade-names", help, questions))

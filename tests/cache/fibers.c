@@ -16,7 +16,7 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#define STACK_BYTES (256 * 1024)
+#define STACK_BYTES ((size_t)256 * 1024)
 #define FIBERS_MAX 64
 #define TURN_NS 1000
 
@@ -28,12 +28,12 @@ struct fiber {
 	const char *name;
 	void (*run)(void *argument);
 	void *argument;
-	enum state state;
 	uint64_t until_ns; /* SLEEPING, or WAITING with an end; UINT64_MAX: without */
 	const void *key;   /* WAITING */
 	const char *what;  /* WAITING: for reports */
-	bool timed_out;
 	struct lock *held; /* the last lock that it acquired; see struct lock */
+	enum state state;
+	bool timed_out;
 };
 
 static struct fiber fibers[FIBERS_MAX];
@@ -435,6 +435,11 @@ uint64_t clock_now_ns(void)
 uint64_t clock_now_ms(void)
 {
 	return now_ns / 1000000;
+}
+
+int64_t clock_date_ms(void)
+{
+	return (int64_t)clock_now_ms();
 }
 
 void clock_sleep_us(uint64_t us)

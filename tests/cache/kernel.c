@@ -363,10 +363,10 @@ static void answer(struct waiter *waiter, int rc, const void *data, size_t size)
 		fail_run("a request is answered twice");
 	request->answered = true;
 	request->rc = rc;
-	for (unsigned i = 0; !rc && !waiter->opens && i * PAGE < size; i++) {
-		size_t left = size - i * PAGE;
+	for (unsigned i = 0; !rc && !waiter->opens && (size_t)i * PAGE < size; i++) {
+		size_t at = (size_t)i * PAGE, left = size - at;
 
-		memcpy(&request->got[i], (const char *)data + i * PAGE,
+		memcpy(&request->got[i], (const char *)data + at,
 		       left < sizeof(struct stamp) ? left : sizeof(struct stamp));
 		if (!request->direct)
 			set_page(request->inode, request->first + i, &request->got[i]);

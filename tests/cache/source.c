@@ -303,7 +303,7 @@ static void fake_cancel(struct store *store, struct store_read *read)
 static void fill(const struct pending *at, size_t bytes)
 {
 	struct stamp now = { at->file->attr.ino, (uint64_t)at->file->attr.ctime_ns };
-	size_t old_until = draw((uint32_t)(at->read->size / PAGE) + 2) * PAGE;
+	size_t old_until = (size_t)draw((uint32_t)(at->read->size / PAGE) + 2) * PAGE;
 
 	memset(at->read->buffer, 0, bytes);
 	for (size_t offset = 0; offset < bytes; offset += PAGE) {
