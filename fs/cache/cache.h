@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * The cache: brings together what is asked for (the front end), what is worth keeping (the
+ * The cache brings together what is asked for (the front end), what is worth keeping (the
  * policy core), where it comes from (the store) and where it is kept (the kernel's page cache).
  *
  * Accesses come in through cache_open(), cache_read() and cache_release(); that is all that a
@@ -29,8 +29,8 @@ struct waiter {
 };
 
 struct cache_options {
-	uint64_t capacity_bytes; /* all of it, buffers in fetch included */
-	uint64_t inflight_bytes; /* the part of it for buffers in fetch */
+	uint64_t capacity_bytes; /* all of it, buffers included */
+	uint64_t inflight_bytes; /* the part of it for what is on its way in or out */
 	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
 	uint64_t staleness_ms;
 	uint64_t deadline_ms; /* of one fetch */
@@ -106,7 +106,7 @@ void cache_get_stats(struct cache *cache, struct cache_stats *stats);
 
 /* --- accesses as they happen ------------------------------------------------------------------ */
 
-/* Begins to keep a record, while there is anybody who wants it; the place in it is now. */
+/* Begins to keep a record for one more reader, and returns where it is now. */
 uint64_t cache_trace_begin(struct cache *cache);
 void cache_trace_end(struct cache *cache);
 /* Copies up to `max` accesses from `*at` on, and moves that. `*lost`: so many before them were

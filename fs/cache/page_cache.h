@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * What the kernel holds: puts whole samples into its page cache and drops them again, from
- * threads of its own that no request waits for. Storing and dropping wait for locks that a
- * READ in fetch holds, so neither may be done by whoever answers READs.
+ * The kernel's page cache: whole samples are put into it and dropped from it, by threads that no
+ * request waits for. Storing and dropping wait for folio locks that a READ in flight holds, so the
+ * thread that answers READs must do neither.
  *
- * Stores and drops have a thread each. A drop may wait for a READ that waits for a fetch that
- * waits for a buffer, and buffers are given back by stores: behind one another they would
- * wait for ever. A store takes back a drop of the same sample that has not begun. If it has, the
- * pages may be lost, which counts as reclaimed when somebody asks for them.
+ * Stores and drops have threads of their own. A drop may wait for a READ that waits for a fetch that
+ * waits for a buffer, and buffers are given back by stores: in one queue they would wait for each
+ * other for ever. Storing a sample takes back a drop of it that has not begun; page_cache.c has the
+ * states of a drop.
  */
 #ifndef SHADE_PAGE_CACHE_H
 #define SHADE_PAGE_CACHE_H

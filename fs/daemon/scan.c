@@ -30,13 +30,13 @@ struct scan {
 
 	/* Native mode; the thread's own. */
 	uint64_t audited_ms, flushed_ms;
-	unsigned flushes; /* so many are due, whether or not there are ghosts */
+	unsigned flushes; /* so many are due, whether or not there are orphans */
 };
 
 /* In native mode the kernel does not ask whether names are still right. Directories are read again
  * in time, so that no name is ever older than `staleness`, and at once if a name is doubted.
  *
- * The overlay keeps names that are in use, so it is flushed until there are no ghosts left. It also
+ * The overlay keeps names that are in use, so it is flushed until there are no orphans left. It also
  * remembers which names do not exist, and who may enter a directory. An old answer that is on its
  * way during a flush is remembered once more, so news is followed by several flushes. */
 static void audit(struct scan *scan)
@@ -53,7 +53,7 @@ static void audit(struct scan *scan)
 		scan->flushes = FLUSHES;
 		scan->flushed_ms = 0;
 	}
-	if (now - scan->flushed_ms > FLUSH_MS && (scan->flushes || tree_ghosts(tree))) {
+	if (now - scan->flushed_ms > FLUSH_MS && (scan->flushes || tree_orphans(tree))) {
 		scan->options.flush(scan->options.context);
 		scan->flushed_ms = now;
 		scan->flushes -= scan->flushes > 0;

@@ -94,7 +94,7 @@ void node_lose_name_locked(struct tree *tree, struct node *node)
 	lock_assert_held(&tree->lock);
 	node->detached = true;
 	atomic_store(&node->stale, true);
-	tree->ghosts += node->lookups > 0;
+	tree->orphans += node->lookups > 0;
 #ifdef __SANITIZE_ADDRESS__
 	__lsan_ignore_object(node); /* unmounted, the kernel never says that it has forgotten it */
 #endif

@@ -33,18 +33,21 @@ void tree_wait_for_replies(struct tree *tree)
 {
 	unsigned before;
 
+	/* A second one would wait for the answers of its own phase alone, not for older ones. */
+	lock_acquire(&tree->replies_lock);
 	lock_acquire(&tree->lock);
 	before = tree->phase;
 	tree->phase = !before;
 	lock_release(&tree->lock);
 	while (atomic_load(&tree->replying[before]))
 		clock_sleep_us(20);
+	lock_release(&tree->replies_lock);
 }
 
 /* --- finding -------------------------------------------------------------------------------------
  */
 
-/* Makes sure that the children are known, and not too old. May give the lock up. */
+/* Makes sure that the children are known and not too old. May release the lock meanwhile. */
 static int fresh_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 {
 	lock_assert_held(&tree->lock);
@@ -52,7 +55,7 @@ static int fresh_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms
 		return -ENOTDIR;
 	if (dir->detached)
 		return -ENOENT;
-	/* Files may have changed without the directory's noticing: look at all. */
+	/* A file that is written in place does not change its directory: all are looked at. */
 	if (!dir->dir.children || tree_is_old(tree, dir, now_ms))
 		return tree_read_dir_locked(tree, dir, now_ms);
 	return 0;
@@ -101,7 +104,7 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 	assert(node->lookups >= count);
 	node->lookups -= count;
 	if (!node->lookups) {
-		tree->ghosts -= node->detached;
+		tree->orphans -= node->detached;
 		last(context, node);
 		node_free_if_unused_locked(tree, node);
 	}
@@ -115,14 +118,14 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 	lock_release(&tree->lock);
 }
 
-uint64_t tree_ghosts(struct tree *tree)
+uint64_t tree_orphans(struct tree *tree)
 {
-	uint64_t ghosts;
+	uint64_t orphans;
 
 	lock_acquire(&tree->lock);
-	ghosts = tree->ghosts;
+	orphans = tree->orphans;
 	lock_release(&tree->lock);
-	return ghosts;
+	return orphans;
 }
 
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
@@ -246,6 +249,7 @@ int tree_open(struct tree **out, struct store *store, uint64_t staleness_ms,
 	lock_init(&tree->lock, LOCK_TREE);
 	cond_init(&tree->read);
 	lock_init(&tree->release_lock, LOCK_RELEASED);
+	lock_init(&tree->replies_lock, LOCK_REPLIES);
 	rc = store_stat(store, "", &attr);
 	if (!rc) {
 		tree->root = node_new(NULL, "", &attr, 0);

@@ -13,7 +13,7 @@
 
 #include "names/node.h"
 
-#define TREE_TAKEN ".shade" /* a name at the top that is not the source's to give */
+#define TREE_TAKEN ".shade" /* at the top: shadefs has this name, and hides the source's */
 
 struct tree;
 struct manifest;
@@ -35,30 +35,31 @@ struct node *tree_root(struct tree *tree);
 /* Whether a directory's children are known and not too old: the source need not be asked. */
 bool tree_is_current(struct tree *tree, const struct node *dir, uint64_t now_ms);
 
-/* Finds a name; on success the kernel's count of lookups is one more. `now_ms` decides
- * whether the directory is looked at again; who may not wait gets what is known. */
+/* Finds a name; on success the node counts one more lookup of the kernel's. `now_ms` decides
+ * whether the source is asked about the directory again; with !may_wait it is not, and what is
+ * known is the answer. */
 int tree_lookup(struct tree *tree, struct node *parent, const char *name, uint64_t now_ms,
 		bool may_wait, struct node **out, unsigned *turn);
-/* The kernel forgets `count` lookups. True: it does not know the node any more, which may
- * be gone from memory, too. `last` is called before that, with the tree's lock held. */
+/* The kernel forgets `count` lookups. If these are all, `last` is called with the tree's lock held;
+ * after that the node may be gone from memory. */
 void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 		 void (*last)(void *context, struct node *node), void *context);
 
-/* Those of a file never change; those of a directory do when it is read again. */
+/* The attributes of a file never change; those of a directory change when it is read again. */
 void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr *attr);
 
-/* Whether there are names that were not there, or directories with other permissions, since the
- * last call: who remembers the contrary should be told. */
+/* Whether names have come, or permissions of directories have changed, since the last call: the
+ * kernel may remember that a name does not exist, or who may enter. */
 bool tree_has_news(struct tree *tree);
-/* How many nodes have lost their names and are still known to the kernel. */
-uint64_t tree_ghosts(struct tree *tree);
+/* How many nodes have lost their names while the kernel still knows them. */
+uint64_t tree_orphans(struct tree *tree);
 
 /* A cursor in a listing points after a child. It stays right if the directory is read again
  * meanwhile and others come or go: no name is left out or told twice. Below 2^63 - 3. */
 #define TREE_BEGIN UINT64_MAX
 uint64_t tree_cursor_after(const struct node *child, uint32_t index);
 
-/* The kernel is about to list a directory. True: what it remembers of it still holds. */
+/* The kernel is about to list a directory. True: the listing that it remembers is still right. */
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms);
 /* Reads a directory if need be, and calls `entry` for its children, from TREE_BEGIN or a
  * cursor on, until that returns false. With `counts`, each child that `entry` took counts as
@@ -67,16 +68,17 @@ int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t n
 		  bool may_wait, bool counts,
 		  bool (*entry)(void *context, struct node *child, uint32_t index), void *context,
 		  unsigned *turn);
-/* Whoever got a `turn` from these says when the kernel has the answer: what the kernel is told of a
- * name later must not be overtaken by an older answer. tree_children() takes NULL. */
+/* A caller that got a `turn` from tree_lookup() or tree_children() must call this when the kernel
+ * has the answer, so that a later notification about the name does not arrive before it.
+ * tree_children() takes NULL. */
 void tree_replied(struct tree *tree, unsigned turn);
-/* Until all answers have arrived that were begun before. By one thread at a time. */
+/* Waits until all answers have arrived that were begun before. */
 void tree_wait_for_replies(struct tree *tree);
 
-/* Finds a node by its path below the root, without the kernel's knowing. Held. */
+/* Finds a node by its path below the root, and holds it. The kernel does not learn of it. */
 int tree_find(struct tree *tree, const char *path, uint64_t now_ms, struct node **out);
 
-/* Takes back a hold, without waiting for the tree's lock: tree_reap() does the rest. */
+/* Takes back a hold without acquiring the tree's lock: tree_reap() frees the node later. */
 void tree_release(struct tree *tree, struct node *node);
 /* Frees what was released and is not needed any more. Call it now and then. */
 void tree_reap(struct tree *tree);
@@ -104,8 +106,8 @@ struct tree_visitor {
 int tree_visit(struct tree *tree, const struct tree_visitor *visitor, void *context,
 	       const _Atomic bool *stop);
 
-/* Reads all known directories again that were last read more than `age_ms` ago; 0: all. Nobody
- * waits for it who would not wait anyway. `stop` ends it early. */
+/* Reads all known directories again that were last read more than `age_ms` ago; 0: all. Lookups
+ * wait only for directories that they need. `stop` ends it early. */
 int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, const _Atomic bool *stop);
 
 #endif

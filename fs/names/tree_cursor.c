@@ -57,7 +57,7 @@ static const char *find_gone_locked(const struct tree *tree, const struct node *
 	return NULL;
 }
 
-/* Others that have come or gone have moved it: not far, mostly. */
+/* Names that came or went have moved the child, mostly not far: the search goes outwards. */
 uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t cursor)
 {
 	uint32_t tag = (uint32_t)(cursor >> 32), index = (uint32_t)cursor;

@@ -24,11 +24,12 @@ struct tree {
 	struct manifest *manifest; /* lock; held; NULL: none */
 	struct lock lock;	   /* children, names, lookups, detached, life and death of nodes */
 	struct cond read;	   /* lock: a directory has been read */
+	struct lock replies_lock;  /* held by the one that waits for replies */
 	struct lock release_lock;  /* a leaf: held for a moment */
 	struct node *released;	   /* release_lock */
 	_Atomic bool doubted;	   /* a node was marked stale */
 	_Atomic bool news;	   /* names have come, or permissions have changed */
-	uint64_t ghosts;	   /* lock: nodes without a name that the kernel knows */
+	uint64_t orphans;	   /* lock: nodes without a name that the kernel knows */
 	unsigned phase;		   /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
@@ -50,8 +51,8 @@ void node_detach_locked(struct tree *tree, struct node *node);
 
 /* --- tree_read.c */
 
-/* Reads a directory. The lock is given up meanwhile, so that a source that hangs here keeps
- * only those who need this directory; a second reader waits for the first. */
+/* Reads a directory. The lock is released meanwhile, so that a source that hangs delays only those
+ * who need this directory; a second caller waits for the first. */
 int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
 
 /* Where a name is among the children, or would be. */
@@ -64,7 +65,7 @@ bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_m
 /* --- tree_cursor.c */
 
 /* The number of the first child after a cursor. */
-uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t place);
+uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t cursor);
 /* A cursor may point after a name that is no more. */
 void tree_remember_name_locked(struct tree *tree, const struct node *node);
 void tree_forget_names(struct tree *tree);

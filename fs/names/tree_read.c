@@ -67,7 +67,7 @@ static int add_entry(void *context, const char *name, const struct store_attr *a
 	return 0;
 }
 
-/* One that nobody has seen. */
+/* Frees a node that is not in the tree yet. */
 static void discard(struct node *node)
 {
 	atomic_fetch_sub(&node->parent->holders, 1);
@@ -81,7 +81,8 @@ static void drop_listing(struct listing *listing)
 	free(listing->children);
 }
 
-/* A name that is made anew while the source is listed may come twice. Sorted. */
+/* A name that is removed and made again while the source is listed may come twice. The children are
+ * sorted. */
 static void leave_out_twins(struct listing *listing)
 {
 	uint32_t count = 0;
@@ -97,7 +98,7 @@ static void leave_out_twins(struct listing *listing)
 	listing->count = count;
 }
 
-/* Complete. */
+/* The listing is complete: sorts it. */
 static int close_listing(struct listing *listing)
 {
 	if (!listing->children) {
@@ -137,8 +138,8 @@ static int stat_below(struct tree *tree, const char *path, const char *name,
 	return rc;
 }
 
-/* Files are compared with the source when they are fetched. What never is, is asked about now:
- * directories, whose modes say who may enter, and empty files. */
+/* Files are compared with the source when they are fetched. Directories, whose modes say who may
+ * enter, and empty files are never fetched, so the source is asked about them now. */
 static int recall_entry(void *context, const char *name, const struct store_attr *attr)
 {
 	struct recalling *r = context;
@@ -189,7 +190,8 @@ static int read_listing(struct tree *tree, struct listing *listing, const struct
 	return rc;
 }
 
-/* Whoever thought that it had changed was wrong, or it was a moment's fault of the source. */
+/* Whether the source still has this version. A node may have been marked stale by mistake, or for a
+ * fault of the source that is over. */
 static bool is_unchanged(const struct node *old, const struct node *found)
 {
 	return node_is_dir(old) ? node_is_dir(found) && old->attr.ino == found->attr.ino
@@ -201,7 +203,7 @@ static bool has_same_owner(const struct store_attr *a, const struct store_attr *
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
-/* Who may enter it has changed. */
+/* The permissions of a directory have changed: the kernel must look up its name again. */
 static void tell_of_owner_locked(struct tree *tree, struct node *dir)
 {
 	lock_assert_held(&tree->lock);
@@ -258,7 +260,7 @@ static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 	return kept;
 }
 
-/* Puts the new children in place; what is not among them any more loses its name. */
+/* The listing becomes the children; nodes that are not among them any more lose their names. */
 static void replace_children_locked(struct tree *tree, struct listing *listing)
 {
 	struct node *dir = listing->dir;

@@ -6,7 +6,7 @@
 #include "base/threads.h"
 #include "names/tree_internal.h"
 
-/* Whether what is known of a directory is all of one version, as far as anybody knows. */
+/* Whether the directory was read and nothing in it is known to have changed since. */
 static bool is_whole_locked(const struct tree *tree, const struct node *dir)
 {
 	lock_assert_held(&tree->lock);
@@ -61,7 +61,7 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	for (uint32_t i = 0; i < count; i++) {
 		if (atomic_load(stop))
 			rc = -ECANCELED;
-		/* One that fails does not keep the others from being looked at. */
+		/* An error in one directory does not end the walk. */
 		if (rc != -ECANCELED) {
 			int below = refresh_dir(tree, dirs[i], now_ms, age_ms, stop);
 

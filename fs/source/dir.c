@@ -3,9 +3,9 @@
  * A directory as the source: a local one, NFS, or anything that is mounted. Here are the contents
  * of its files; names and attributes are in dir_names.c.
  *
- * They come through io_uring, many files at a time. A file that hangs keeps one of the
- * kernel's workers and nobody else. Reads go around the page cache of the source's own file
- * system, where they would leave a second copy; where it cannot do that, the copy is dropped.
+ * They come through io_uring, many files at a time. A file that hangs holds one of the
+ * kernel's workers and delays no other file. Reads go around the page cache of the source's own
+ * file system, where they would leave a second copy; where it cannot do that, the copy is dropped.
  */
 #include <assert.h>
 #include <errno.h>
@@ -26,9 +26,9 @@
 
 /*
  * A read on its way is a chain of requests that one of the kernel's workers follows, so that
- * nobody is woken between them: open, read, statx, drop, close. They are hard links: what fails
- * does not keep the file from being closed. The statx comes after the read and is compared
- * with what was known before it: a change in between shows.
+ * nobody is woken between them: open, read, statx, drop, close. They are hard links: after a
+ * failure the file is still closed. The statx comes after the read and is compared with what was
+ * known before it: a change in between shows.
  */
 enum link { LINK_OPEN, LINK_READ, LINK_STAT, LINK_DROP, LINK_CLOSE, LINKS };
 

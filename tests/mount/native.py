@@ -113,7 +113,7 @@ def control_alone_comes_back():
 
 
 def killed_with_readers(whom):
-    """Readers of what is there and what is not, while daemon and guardian are killed."""
+    """Readers of what is there and what is not, while daemon and watchdog are killed."""
     root, contents = make_tree(200)
     fs = Shade(root, capacity="1M")
     paths, stop, wrong, strange = list(contents), threading.Event(), [], []
@@ -134,8 +134,8 @@ def killed_with_readers(whom):
     for reader in readers:
         reader.start()
     time.sleep(0.4)
-    (guardian,) = children(fs.process.pid)
-    for pid in whom(fs.process.pid, guardian):
+    (watchdog,) = children(fs.process.pid)
+    for pid in whom(fs.process.pid, watchdog):
         os.kill(pid, signal.SIGKILL)
     assert fs.process.wait(60) == -signal.SIGKILL
     time.sleep(0.3)
@@ -147,14 +147,14 @@ def killed_with_readers(whom):
     raises(DEAD, lambda: os.listdir(fs.at("class1", "..")) and os.stat(fs.at("nonexistent")))
     raises(DEAD, lambda: os.stat(fs.at(".shade", "stats")) and read(fs.at(".shade", "stats")))
     assert is_mounted(fs.path) and os.path.isdir(place(fs))
-    wait_until(lambda: not os.path.exists(f"/proc/{guardian}"), "the guardian ended")
+    wait_until(lambda: not os.path.exists(f"/proc/{watchdog}"), "the watchdog ended")
     running.remove(fs)
     return fs, root, contents
 
 
 def the_killed_are_cleaned_up():
-    for whom in (lambda daemon, guardian: (daemon,), lambda daemon, guardian: (guardian, daemon),
-                 lambda daemon, guardian: (daemon, guardian)):
+    for whom in (lambda daemon, watchdog: (daemon,), lambda daemon, watchdog: (watchdog, daemon),
+                 lambda daemon, watchdog: (daemon, watchdog)):
         dead, root, contents = killed_with_readers(whom)
         # Any start does it: here that of another mount.
         other = Shade(root, capacity="1M")
