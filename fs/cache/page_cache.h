@@ -4,10 +4,10 @@
  * request waits for. Storing and dropping wait for folio locks that a READ in flight holds, so the
  * thread that answers READs must do neither.
  *
- * Stores and drops have threads of their own. A drop may wait for a READ that waits for a fetch that
- * waits for a buffer, and buffers are given back by stores: in one queue they would wait for each
- * other for ever. Storing a sample takes back a drop of it that has not begun; page_cache.c has the
- * states of a drop.
+ * Stores and drops have threads of their own. A drop may wait for a READ that waits for a fetch
+ * that waits for a buffer, and buffers are given back by stores: in one queue they would wait for
+ * each other for ever. Storing a sample takes back a drop of it that has not begun; page_cache.c
+ * has the states of a drop.
  */
 #ifndef SHADE_PAGE_CACHE_H
 #define SHADE_PAGE_CACHE_H

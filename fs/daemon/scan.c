@@ -36,9 +36,9 @@ struct scan {
 /* In native mode the kernel does not ask whether names are still right. Directories are read again
  * in time, so that no name is ever older than `staleness`, and at once if a name is doubted.
  *
- * The overlay keeps names that are in use, so it is flushed until there are no orphans left. It also
- * remembers which names do not exist, and who may enter a directory. An old answer that is on its
- * way during a flush is remembered once more, so news is followed by several flushes. */
+ * The overlay keeps names that are in use, so it is flushed until there are no orphans left. It
+ * also remembers which names do not exist, and who may enter a directory. An old answer that is on
+ * its way during a flush is remembered once more, so news is followed by several flushes. */
 static void audit(struct scan *scan)
 {
 	uint64_t now = clock_now_ms(), staleness = scan->options.staleness_ms;
