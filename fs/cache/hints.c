@@ -107,18 +107,34 @@ static void wait_for_drops_locked(struct cache *cache)
 			break;
 }
 
-int cache_set_capacity(struct cache *cache, uint64_t bytes)
+static int check_capacity_locked(const struct cache *cache, uint64_t bytes)
 {
 	struct sched_stats stats;
-	int rc = 0;
 
+	lock_assert_held(&cache->lock);
 	if (bytes <= cache->options.inflight_bytes)
 		return -EINVAL;
-	lock_acquire(&cache->lock);
 	sched_get_stats(cache->sched, &stats);
-	if (stats.pinned_bytes > bytes - cache->options.inflight_bytes) {
-		rc = -EBUSY;
-	} else {
+	return stats.pinned_bytes > bytes - cache->options.inflight_bytes ? -EBUSY : 0;
+}
+
+int cache_check_capacity(struct cache *cache, uint64_t bytes)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rc = check_capacity_locked(cache, bytes);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+int cache_set_capacity(struct cache *cache, uint64_t bytes)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rc = check_capacity_locked(cache, bytes);
+	if (!rc) {
 		(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
 		drop_excess_locked(cache, clock_now_ms());
 		wait_for_drops_locked(cache);

@@ -38,7 +38,7 @@ struct control_ops {
 	int (*find_sample)(void *ctx, const char *path, uint32_t *id); /* 0 or -ENOENT */
 	int (*check_path)(void *ctx, const char *path);		       /* 0 or -ENOENT */
 	int (*check_policy)(void *ctx, const char *name);	       /* 0 or -EINVAL */
-	/* 0, or -EINVAL if it is too small. */
+	/* 0, -EINVAL if it is too small, or -EBUSY if pinned samples need more. */
 	int (*check_capacity)(void *ctx, uint64_t bytes, double share);
 
 	/* Commands, in the sequence they were written. The first that returns a negative errno
