@@ -489,12 +489,26 @@ static int wait_for_child(int report)
 	return failed ? 1 : 0;
 }
 
+/* A program may be started with standard input, output or error closed. What the daemon opens next
+ * would get that number, and lose it to /dev/null when the terminal is closed. */
+static void open_standard_files(void)
+{
+	int fd;
+
+	do {
+		fd = open("/dev/null", O_RDWR);
+	} while (fd >= 0 && fd < 2);
+	if (fd > 2)
+		close(fd);
+}
+
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = { .report = -1 };
 	int report[2];
 	pid_t child;
 
+	open_standard_files();
 	overlay_clean_up();
 	options_parse(&daemon.options, argc, argv);
 	if (daemon.options.foreground) {
