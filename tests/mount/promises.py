@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Ways to break a promise that were found by trying, and that must not work any more."""
+import os
+import subprocess
+import tempfile
+import threading
+import time
+
+from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, raises, read, run_tests,
+                    scratch, wait_until)
+
+DEADLINE = 60
+
+
+def a_hung_file_that_leaves_delays_no_miss():
+    """It was resident, has lost its pages, and the kernel reads it ahead: that READ holds its
+    folios, and dropping it waits for them. Others are dropped all the same."""
+    root, contents = make_tree(300, size=20000)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="1M", policy="lru", deadline=DEADLINE)
+    paths = list(contents)
+    hung = paths[0]
+    with open(fs.at(hung), "rb") as file:
+        assert file.read() == contents[hung]
+        slow.tell(f"fault hang /{hung}")
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
+        wait_until(slow.hangs, "the file hangs")
+    begin = time.monotonic()
+    for path in paths[1:]:
+        assert read(fs.at(path)) == contents[path], path
+    took = time.monotonic() - begin
+    assert slow.hangs(), "nothing hung: nothing was seen"
+    assert took < DEADLINE / 2, f"others waited for {took:.1f} s"
+    stats = fs.stats()
+    assert stats["memory_bytes"] <= stats["capacity_bytes"], stats
+    slow.tell("clear all")
+    fs.end()
+    slow.end()
+
+
+def a_lower_capacity_binds_what_was_reserved():
+    """Opens that wait have room set aside under the higher capacity."""
+    root, contents = make_tree(200, size=20000)
+    slow = Slow(root, delay_us=300000)
+    fs = Shade(slow.path, capacity="16M", inflight="2M")
+    threads = [threading.Thread(target=read, args=(fs.at(path),)) for path in contents]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: fs.stats()["reserved_bytes"] > 3 << 20, "much is reserved")
+    assert fs.control("capacity 3M\n").startswith("ok")
+    for thread in threads:
+        thread.join()
+    fs.settle()
+    stats = fs.stats()
+    assert stats["memory_bytes"] <= stats["capacity_bytes"] == 3 << 20, stats
+    fs.end()
+    slow.end()
+
+
+def pins_that_do_not_fit_are_named():
+    root, contents = make_tree(100, size=20000)
+    fs = Shade(root, capacity="8M", inflight="1M")
+    assert fs.control("pin .\nwarm .\n").startswith("ok")
+    wait_until(lambda: fs.stats()["warm_pending"] == 0, "all are resident")
+    pinned = fs.stats()["pinned_bytes"]
+    fd = os.open(fs.at(".shade", "control"), os.O_RDWR)
+    raises(22, lambda: os.write(fd, b"capacity 2M\n"))
+    answer = os.read(fd, 4096).decode()
+    os.close(fd)
+    assert "pinned" in answer and "unpin" in answer, answer
+    stats = fs.stats()
+    assert stats["capacity_bytes"] == 8 << 20 and stats["pinned_bytes"] == pinned, stats
+    assert fs.control("unpin .\n").startswith("ok")
+    assert fs.control("capacity 2M\n").startswith("ok")
+    assert fs.stats()["memory_bytes"] <= 2 << 20, fs.stats()
+    assert all(read(fs.at(path)) == data for path, data in contents.items())
+    fs.end()
+
+
+def a_daemon_without_standard_input():
+    """What it opens first would get the number 0, and lose it to /dev/null."""
+    root, contents = make_tree(3, size=1000)
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        point = tempfile.mkdtemp(dir=scratch)
+        try:
+            subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", SHADEFS, "-o",
+                            f"mode={MODE},capacity=8M", root, point], check=True, timeout=60,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for path, data in contents.items():
+                assert read(os.path.join(point, path)) == data, (closed, path)
+        finally:
+            subprocess.run(["umount", "-R", point], check=False, capture_output=True)
+            wait_until(lambda: not is_mounted(point), "unmounted")
+
+
+def times_before_1970():
+    root, contents = make_tree(3, size=100)
+    path = next(iter(contents))
+    ns = -86400 * 10**9 - 250_000_000
+    os.utime(os.path.join(root, path), ns=(ns, ns))
+    fs = Shade(root, capacity="8M")
+    assert os.stat(fs.at(path)).st_mtime_ns == ns, os.stat(fs.at(path))
+    fs.end()
+
+
+run_tests([a_hung_file_that_leaves_delays_no_miss, a_lower_capacity_binds_what_was_reserved,
+           pins_that_do_not_fit_are_named, a_daemon_without_standard_input, times_before_1970])
