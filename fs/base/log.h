@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Messages for people: standard error in front, syslog in the background. A message that
+/* Messages for people: standard error in the foreground, syslog in the background. A message that
  * cannot be written is lost and nothing else. */
 #ifndef SHADE_LOG_H
 #define SHADE_LOG_H

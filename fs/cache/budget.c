@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#define DROP_PATIENCE_MS 100
+#define PATIENCE_MS 100
 
 bool budget_fits(const struct budget *budget, struct need need)
 {
@@ -16,12 +16,10 @@ bool budget_fits_ahead(const struct budget *budget)
 	return budget->running < budget->depth && budget_used(budget) <= budget->limit_bytes / 2;
 }
 
-bool budget_fits_spare(const struct budget *budget, struct need need, uint64_t now_ms)
+bool budget_may_use_spare(const struct budget *budget, uint64_t now_ms)
 {
-	if (budget->running == budget->depth || now_ms <= budget->dropped_ms + DROP_PATIENCE_MS)
-		return false;
-	return need.is_big ? !budget->buffer_bytes
-			   : !budget->spare_used && need.bytes <= budget->limit_bytes / 3;
+	return budget->running < budget->depth && now_ms > budget->dropped_ms + PATIENCE_MS &&
+	       (!budget->spare_running || now_ms > budget->spare_ms + PATIENCE_MS);
 }
 
 void budget_set_arriving(struct budget *budget, uint64_t before, uint64_t now)

@@ -3,13 +3,13 @@
  * The bytes that `inflight` bounds, and the reads that the store may have at a time. Pure
  * arithmetic: the caller holds the cache's lock and says what time it is.
  *
- * * A fetch begins when its buffer, and the pages that it fills, fit beside everything else that is
+ * A fetch begins when its buffer, and the pages that it fills, fit beside everything else that is
  * counted here, with a third to spare. The pages of a sample that the policy has admitted count in
  * the policy core instead.
  *
- * Files larger than a sixth of the limit are big. A big one needs room for its buffer alone, or two
- * of them would never fit beside each other: while it is stored without having been admitted,
- * memory may be above the capacity by its size.
+ * Files larger than a sixth of the limit are big. A big one needs room for its buffer alone, or one
+ * that hangs would leave no room for others: if it only passes through, its pages come on top, and
+ * memory may be above the capacity until its readers have closed it.
  */
 #ifndef SHADE_BUDGET_H
 #define SHADE_BUDGET_H
@@ -27,7 +27,8 @@ struct budget {
 	unsigned running;	 /* reads that the store has */
 	uint64_t started_ms;	 /* when the store last got one */
 	uint64_t dropped_ms;	 /* when a drop last ended, or the first of several was queued */
-	bool spare_used;	 /* a read has begun with the spare third */
+	unsigned spare_running;	 /* reads that began in the spare third */
+	uint64_t spare_ms;	 /* when the last of them did */
 };
 
 /* The largest file that is fetched whole. */
@@ -66,9 +67,9 @@ bool budget_fits(const struct budget *budget, struct need need);
 /* Whether something may be fetched that nobody waits for yet: that leaves half of it all alone. */
 bool budget_fits_ahead(const struct budget *budget);
 /* Deadlock escape: a drop may wait for a READ that waits for a fetch that waits for room. If no
- * drop has ended for 100 ms, one read at a time may begin in the spare third, and a big one if
- * nothing else has a buffer. */
-bool budget_fits_spare(const struct budget *budget, struct need need, uint64_t now_ms);
+ * drop has ended for 100 ms, a read may begin in the spare third; another one when it has ended, or
+ * 100 ms later. The caller sees to it that memory stays below the capacity. */
+bool budget_may_use_spare(const struct budget *budget, uint64_t now_ms);
 
 /* Pages that fetches will fill: from so many to so many bytes. */
 void budget_set_arriving(struct budget *budget, uint64_t before, uint64_t now);

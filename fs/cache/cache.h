@@ -94,10 +94,7 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
 		uint32_t count);
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
-/* Whether the capacity can be set: -EINVAL if it is not more than `inflight`, -EBUSY if pinned
- * samples need more. */
-int cache_check_capacity(struct cache *cache, uint64_t bytes);
-/* As cache_check_capacity(), and then nothing has changed. */
+/* -EINVAL: not more than `inflight`; -EBUSY: pinned samples need more. Then nothing has changed. */
 int cache_set_capacity(struct cache *cache, uint64_t bytes);
 int cache_set_policy(struct cache *cache, const char *policy);
 /* For each file at or below a path. */

@@ -125,13 +125,13 @@ static void end_locked(struct fetch *fetch)
 	struct cache *cache = fetch->cache;
 
 	lock_assert_held(&cache->lock);
-	assert(!fetch->waiters && !fetch->users && !fetch->reserved);
+	assert(!fetch->waiters && !fetch->users && !fetch->reserved && !fetch->warms);
 	unlink_locked(cache, fetch);
 	if (fetch->node->cache.fetch == fetch)
 		fetch->node->cache.fetch = NULL;
 	budget_free_buffer(&cache->budget, fetch->buffer_bytes);
 	budget_set_arriving(&cache->budget, fetch->arriving_bytes, 0);
-	cache->budget.spare_used &= !fetch->spare;
+	cache->budget.spare_running -= fetch->spare;
 	tree_release(cache->tree, fetch->node);
 	free_fetch(fetch);
 }
@@ -433,14 +433,14 @@ static void fail(struct fetch *fetch, int rc)
 
 /* The bytes are there. `*reads`: who gets them from the buffer. False: nobody wants them any more,
  * and the fetch has ended. */
-static bool succeed_locked(struct fetch *fetch, struct waiter **reads)
+static bool succeed_locked(struct fetch *fetch, uint64_t now_ms, struct waiter **reads)
 {
 	struct cache *cache = fetch->cache;
 
 	lock_assert_held(&cache->lock);
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += fetch->size;
-	node_set_checked_ms(fetch->node, clock_now_ms());
+	node_set_checked_ms(fetch->node, now_ms);
 	if (!fetch->waiters && !is_counted_locked(fetch)) {
 		count_warm_locked(fetch, -ECANCELED);
 		end_locked(fetch);
@@ -458,12 +458,13 @@ static void on_read(struct store_read *read, int rc)
 	struct fetch *fetch = read->context;
 	struct cache *cache = fetch->cache;
 	struct waiter *reads = NULL;
+	uint64_t now_ms = clock_now_ms();
 	bool failed, stays = false;
 
 	lock_acquire(&cache->lock);
 	failed = rc || fetch->state == FETCH_ABANDONED;
 	if (!failed)
-		stays = succeed_locked(fetch, &reads);
+		stays = succeed_locked(fetch, now_ms, &reads);
 	lock_release(&cache->lock);
 	if (failed)
 		fail(fetch, rc ? rc : -ETIMEDOUT);
@@ -474,16 +475,17 @@ static void on_read(struct store_read *read, int rc)
 
 /* The version is still there. If somebody wants the bytes by now, they are fetched; opens that
  * only waited for the check are returned. */
-static struct waiter *end_check_locked(struct fetch *fetch)
+static struct waiter *end_check_locked(struct fetch *fetch, uint64_t now_ms)
 {
 	struct waiter *retries = take_locked(fetch, waits_for_check, NULL, false);
 
 	lock_assert_held(&fetch->cache->lock);
-	node_set_checked_ms(fetch->node, clock_now_ms());
+	node_set_checked_ms(fetch->node, now_ms);
 	if (fetch->waiters || fetch->reserved) {
 		fetch->purpose = FETCH_READ;
 		enter(fetch, FETCH_WAITING);
 	} else {
+		count_warm_locked(fetch, -ECANCELED); /* another version came meanwhile */
 		end_locked(fetch);
 	}
 	return retries;
@@ -495,13 +497,14 @@ static void on_checked(struct store_read *read, int rc)
 	struct cache *cache = fetch->cache;
 	struct node *node = fetch->node;
 	struct waiter *retries = NULL;
+	uint64_t now_ms = clock_now_ms();
 	bool alive;
 
 	lock_acquire(&cache->lock);
 	alive = !rc && fetch->state == FETCH_CHECKING;
 	if (alive) {
 		node_hold(node);
-		retries = end_check_locked(fetch);
+		retries = end_check_locked(fetch, now_ms);
 	}
 	lock_release(&cache->lock);
 	if (!alive)
@@ -531,7 +534,6 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
 	fetch->buffer_bytes = checks ? 0 : cache_memory_of(cache, fetch->node);
 	budget_start(&cache->budget, fetch->buffer_bytes, now_ms);
-	cache->budget.spare_used |= fetch->spare;
 	fetch_recount_locked(fetch);
 	fetch->read = (struct store_read){ .expected = &fetch->expected,
 					   .size = checks ? 0 : fetch->size,

@@ -94,9 +94,9 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
  */
 
 /* Waits until what left is gone, for a while at most: a drop may wait for a reader. */
-static void wait_for_drops_locked(struct cache *cache)
+static void wait_for_drops_locked(struct cache *cache, uint64_t now_ms)
 {
-	uint64_t now_ms = clock_now_ms(), until_ms = now_ms + TRIM_PATIENCE_MS;
+	uint64_t until_ms = now_ms + TRIM_PATIENCE_MS;
 
 	lock_assert_held(&cache->lock);
 	passing_make_room_locked(
@@ -107,38 +107,33 @@ static void wait_for_drops_locked(struct cache *cache)
 			break;
 }
 
-static int check_capacity_locked(const struct cache *cache, uint64_t bytes)
+static uint64_t pinned_locked(const struct cache *cache)
 {
 	struct sched_stats stats;
 
 	lock_assert_held(&cache->lock);
-	if (bytes <= cache->options.inflight_bytes)
-		return -EINVAL;
 	sched_get_stats(cache->sched, &stats);
-	return stats.pinned_bytes > bytes - cache->options.inflight_bytes ? -EBUSY : 0;
-}
-
-int cache_check_capacity(struct cache *cache, uint64_t bytes)
-{
-	int rc;
-
-	lock_acquire(&cache->lock);
-	rc = check_capacity_locked(cache, bytes);
-	lock_release(&cache->lock);
-	return rc;
+	return stats.pinned_bytes;
 }
 
 int cache_set_capacity(struct cache *cache, uint64_t bytes)
 {
-	int rc;
+	uint64_t now_ms = clock_now_ms(), for_policy = bytes - cache->options.inflight_bytes;
+	int rc = 0;
 
+	if (bytes <= cache->options.inflight_bytes)
+		return -EINVAL;
 	lock_acquire(&cache->lock);
-	rc = check_capacity_locked(cache, bytes);
-	if (!rc) {
-		(void)sched_set_capacity(cache->sched, bytes - cache->options.inflight_bytes);
-		drop_excess_locked(cache, clock_now_ms());
-		wait_for_drops_locked(cache);
+	if (pinned_locked(cache) > for_policy) {
+		rc = -EBUSY;
+	} else {
+		/* Before the wait, in which somebody else may set it. */
 		cache->options.capacity_bytes = bytes;
+		if (bytes > cache->ceiling_bytes)
+			cache->ceiling_bytes = bytes;
+		(void)sched_set_capacity(cache->sched, for_policy);
+		drop_excess_locked(cache, now_ms);
+		wait_for_drops_locked(cache, now_ms);
 		start_soon_locked(cache);
 	}
 	lock_release(&cache->lock);

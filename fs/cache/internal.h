@@ -64,8 +64,8 @@ struct fetch {
 	enum fetch_purpose purpose;
 	enum fetch_state state;
 	bool reserved;	     /* the policy has set its bytes aside: commit or cancel follows */
+	bool spare;	     /* it began in the spare third of the budget */
 	bool warms;	     /* the warm queue counts how it ends */
-	bool spare;	     /* its buffer is in the spare third of the budget */
 	unsigned users;	     /* who needs the buffer: whoever stores it, READs being answered */
 	uint64_t warm_bytes; /* warms: what it counts for */
 	uint64_t deadline_ms;
@@ -136,6 +136,8 @@ struct cache {
 	struct passing passing;
 	struct warm_queue warm;
 	struct access_log log;
+	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until
+				   * memory has come down */
 	struct cache_stats stats; /* the counters of its own */
 	bool start_wanted;	  /* the clock's thread is to start what there is room for */
 	bool stopping;
@@ -208,8 +210,8 @@ struct starts {
 
 /* Whether a read may start; what passes through makes way. */
 bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_ms);
-/* The same for the spare third of the budget. */
-bool start_has_spare_locked(const struct cache *cache, struct need need, uint64_t now_ms);
+/* The same for the spare third of the budget; true: it counts as used. */
+bool start_use_spare_locked(struct cache *cache, struct need need, uint64_t now_ms);
 /* Chooses whatever there is room for: what readers wait for, then what is fetched ahead. */
 struct starts start_pick_locked(struct cache *cache, uint64_t now_ms);
 void start_submit(struct cache *cache, struct starts starts);

@@ -24,9 +24,24 @@ static uint64_t charge_of(const struct cache *cache, const struct node *node)
 
 void drop_locked(struct cache *cache, struct node *node, uint64_t now_ms)
 {
+	int rc = page_cache_drop(cache->page_cache, node);
+
 	lock_assert_held(&cache->lock);
-	if (page_cache_drop(cache->page_cache, node) > 0)
-		budget_leave(&cache->budget, charge_of(cache, node), now_ms);
+	/* The one before may be over and drop_done() not called yet: then there are two. */
+	if (rc < 0 || (!rc && node->cache.charges))
+		return;
+	node->cache.charges++;
+	budget_leave(&cache->budget, charge_of(cache, node), now_ms);
+}
+
+/* A name or a directory has no pages that count. */
+static uint64_t take_charge_locked(struct cache *cache, struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	if (!node_is_file(node) || !node->cache.charges)
+		return 0;
+	node->cache.charges--;
+	return charge_of(cache, node);
 }
 
 void drop_done(void *context, struct node *node)
@@ -34,7 +49,7 @@ void drop_done(void *context, struct node *node)
 	struct cache *cache = context;
 
 	lock_acquire(&cache->lock);
-	budget_gone(&cache->budget, charge_of(cache, node), clock_now_ms());
+	budget_gone(&cache->budget, take_charge_locked(cache, node), clock_now_ms());
 	if (!cache->budget.leaving_bytes)
 		cond_wake_all(&cache->changed);
 	start_soon_locked(cache);

@@ -2,9 +2,9 @@
 /*
  * Files that are too large to be fetched whole: each READ is a read of the source.
  *
- * Ranges leave half of the store and half of the buffers to whole files, and one large file gets
- * no more than a few reads at a time: a large file that hangs leaves room for others. What does
- * not fit waits.
+ * Ranges leave half of the store and two thirds of the budget to whole files, so that neither can
+ * starve the other, and one large file that hangs leaves room for the next. What does not fit
+ * waits.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@ struct range {
 	struct node *node;     /* held */
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
 	bool late;	       /* cache lock: the store was asked to give it up */
-	bool spare;	       /* its buffer is in the spare third of the budget */
+	bool spare;	       /* it began in the spare third of the budget */
 	uint64_t deadline_ms;
 	struct store_read read;
 	struct store_attr expected;
@@ -47,7 +47,7 @@ static void unlink_locked(struct range *range)
 		range->next->before = range->before;
 }
 
-static void leave_locked(struct range *range, int rc)
+static void leave_locked(struct range *range, int rc, uint64_t now_ms)
 {
 	struct cache *cache = range->cache;
 
@@ -56,14 +56,14 @@ static void leave_locked(struct range *range, int rc)
 	cache->ranges.running--;
 	cache->ranges.bytes -= range->read.size;
 	budget_free_buffer(&cache->budget, range->read.size);
-	cache->budget.spare_used &= !range->spare;
+	cache->budget.spare_running -= range->spare;
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += range->read.got;
 	cache->stats.fetch_errors += rc != 0;
 	if (rc == -ESTALE)
 		tree_mark_stale(cache->tree, range->node);
 	if (!rc)
-		passing_add_locked(cache, range->node, clock_now_ms());
+		passing_add_locked(cache, range->node, now_ms);
 }
 
 static struct waiter *take_waiter_locked(struct range *range)
@@ -98,7 +98,7 @@ static void range_done(struct store_read *read, int rc)
 	if (waiter)
 		waiter->answer(waiter, rc, read->buffer, rc ? 0 : read->got);
 	lock_acquire(&cache->lock);
-	leave_locked(range, rc);
+	leave_locked(range, rc, clock_now_ms());
 	lock_release(&cache->lock);
 	discard(range);
 	start_landed(cache, rc == -ENOMEM);
@@ -132,40 +132,48 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 	return range;
 }
 
-/* What the store has of one file. */
+/* What the store has of one file, or of all. */
 struct share {
 	unsigned count;
 	uint64_t bytes;
-	bool late; /* it was asked to give one up */
+	bool late; /* it was asked to give one up, which is not counted */
 };
 
+/* NULL: of all files. */
 static struct share share_of_locked(const struct cache *cache, const struct node *node)
 {
 	struct share share = { 0 };
 
 	lock_assert_held(&cache->lock);
 	for (const struct range *range = cache->ranges.started; range; range = range->next)
-		if (range->node == node) {
+		if (node && range->node != node) {
+			continue;
+		} else if (range->late) {
+			share.late = true;
+		} else {
 			share.count++;
 			share.bytes += range->read.size;
-			share.late |= range->late;
 		}
 	return share;
 }
 
-/* A file may always have one, if there is room at all. Beyond that half of the buffers and half of
- * the store are left to whole files, and of the rest one file may have half. */
+/* Ranges leave half of the store and two thirds of the budget to whole files, and one file leaves
+ * half of that to others. What the store was asked to give up does not count: it may never end. One
+ * range is always possible, however large the READ is. */
 static bool is_within_share_locked(struct cache *cache, const struct range *range)
 {
 	const struct budget *budget = &cache->budget;
 	uint64_t size = range->read.size;
-	struct share share = share_of_locked(cache, range->node);
+	struct share own = share_of_locked(cache, range->node);
+	struct share all = share_of_locked(cache, NULL);
 
 	lock_assert_held(&cache->lock);
-	return !share.count || (share.count < OF_ONE_FILE && share.count < budget->depth / 4 &&
-				share.bytes + size <= budget->limit_bytes / 4 &&
-				cache->ranges.running < budget->depth / 2 &&
-				cache->ranges.bytes + size <= budget->limit_bytes / 2);
+	if (!all.count)
+		return true;
+	if (all.count >= budget->depth / 2 || all.bytes + size > budget->limit_bytes / 3)
+		return false;
+	return !own.count || (own.count < OF_ONE_FILE && own.count < budget->depth / 4 &&
+			      own.bytes + size <= budget->limit_bytes / 6);
 }
 
 static bool may_start_locked(struct cache *cache, struct range *range, uint64_t now_ms)
@@ -177,7 +185,7 @@ static bool may_start_locked(struct cache *cache, struct range *range, uint64_t 
 		return false;
 	if (start_has_room_locked(cache, need, now_ms))
 		return true;
-	range->spare = start_has_spare_locked(cache, need, now_ms);
+	range->spare = start_use_spare_locked(cache, need, now_ms);
 	/* A READ may be larger than all that a tiny `inflight` allows. */
 	return range->spare ||
 	       (!budget_used(&cache->budget) && cache->budget.running < cache->budget.depth);
@@ -194,7 +202,6 @@ static void start_locked(struct range *range, uint64_t now_ms)
 	cache->ranges.running++;
 	cache->ranges.bytes += range->read.size;
 	budget_start(&cache->budget, range->read.size, now_ms);
-	cache->budget.spare_used |= range->spare;
 }
 
 struct range *range_pick_locked(struct cache *cache, uint64_t now_ms)

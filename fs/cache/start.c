@@ -19,25 +19,45 @@ bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_m
 	return budget_fits(&cache->budget, need);
 }
 
-bool start_has_spare_locked(const struct cache *cache, struct need need, uint64_t now_ms)
+/* What leaves for a lower capacity may be stuck, too: until it is gone, the old one is the bound. A
+ * big one may exceed it if nothing else has a buffer. */
+bool start_use_spare_locked(struct cache *cache, struct need need, uint64_t now_ms)
 {
+	uint64_t memory;
+
 	lock_assert_held(&cache->lock);
-	return budget_fits_spare(&cache->budget, need, now_ms) &&
-	       (need.is_big ||
-		report_memory_locked(cache) + need.bytes <= cache->options.capacity_bytes);
+	if (!budget_may_use_spare(&cache->budget, now_ms))
+		return false;
+	memory = report_memory_locked(cache);
+	if (memory <= cache->options.capacity_bytes)
+		cache->ceiling_bytes = cache->options.capacity_bytes;
+	if (memory + need.bytes > cache->ceiling_bytes &&
+	    !(need.is_big && !cache->budget.buffer_bytes))
+		return false;
+	cache->budget.spare_running++;
+	cache->budget.spare_ms = now_ms;
+	return true;
 }
 
-/* What somebody waits for. */
-static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
+static struct fetch *first_waiting_locked(const struct cache *cache)
 {
 	struct fetch *fetch = cache->fetches;
 
 	lock_assert_held(&cache->lock);
 	while (fetch && fetch->state != FETCH_WAITING)
 		fetch = fetch->next;
+	return fetch;
+}
+
+/* What somebody waits for. Nothing is fetched ahead while it does not fit, or it might never. */
+static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
+{
+	struct fetch *fetch = first_waiting_locked(cache);
+
+	lock_assert_held(&cache->lock);
 	if (!fetch || start_has_room_locked(cache, fetch_need_locked(fetch), now_ms))
 		return fetch;
-	fetch->spare = start_has_spare_locked(cache, fetch_need_locked(fetch), now_ms);
+	fetch->spare = start_use_spare_locked(cache, fetch_need_locked(fetch), now_ms);
 	return fetch->spare ? fetch : NULL;
 }
 
@@ -88,7 +108,7 @@ struct starts start_pick_locked(struct cache *cache, uint64_t now_ms)
 		return starts;
 	starts.ranges = range_pick_locked(cache, now_ms);
 	while ((fetch = next_wanted_locked(cache, now_ms)) ||
-	       (fetch = next_ahead_locked(cache, now_ms))) {
+	       (!first_waiting_locked(cache) && (fetch = next_ahead_locked(cache, now_ms)))) {
 		fetch_start_locked(fetch, now_ms);
 		fetch->next_start = NULL;
 		*end = fetch;

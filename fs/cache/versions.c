@@ -89,16 +89,18 @@ static void file_added(void *context, struct node *node)
 }
 
 /* The bytes and the name of the old version are of no use to whoever opens from now on. */
-static void forget_version_locked(struct cache *cache, struct node *old)
+static void forget_version_locked(struct cache *cache, struct node *old, uint64_t now_ms)
 {
 	bool was_resident =
 		old->cache.slot != SLOT_NONE && !sched_evict(cache->sched, old->cache.slot);
 
 	lock_assert_held(&cache->lock);
 	cache->stats.stale_drops += was_resident;
-	if (was_resident || old->cache.is_passing || old->lookups) {
+	if (was_resident || old->cache.is_passing) {
 		passing_remove_locked(cache, old);
-		drop_locked(cache, old, clock_now_ms());
+		drop_locked(cache, old, now_ms);
+	} else if (old->lookups) {
+		(void)page_cache_drop(cache->page_cache, old); /* its name; it has no pages */
 	}
 	if (old->cache.fetch)
 		fetch_unreserve_locked(old->cache.fetch); /* and its pages are counted */
@@ -109,7 +111,7 @@ static void file_replaced(void *context, struct node *old, struct node *fresh)
 	struct cache *cache = context;
 
 	lock_acquire(&cache->lock);
-	forget_version_locked(cache, old);
+	forget_version_locked(cache, old, clock_now_ms());
 	if (old->cache.slot != SLOT_NONE) {
 		set_slot_locked(cache, fresh, old->cache.slot);
 		(void)sched_size(cache->sched, old->cache.slot, cache_policy_size(cache, fresh));
@@ -123,7 +125,7 @@ static void file_removed(void *context, struct node *node)
 	struct cache *cache = context;
 
 	lock_acquire(&cache->lock);
-	forget_version_locked(cache, node);
+	forget_version_locked(cache, node, clock_now_ms());
 	if (node->cache.slot != SLOT_NONE) {
 		(void)sched_remove(cache->sched, node->cache.slot);
 		cache->slots.nodes[node->cache.slot] = NULL;

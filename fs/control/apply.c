@@ -102,7 +102,8 @@ static uint64_t capacity_of(void *context, uint64_t bytes, double share)
 
 static int on_check_capacity(void *context, uint64_t bytes, double share)
 {
-	return cache_check_capacity(cache_of(context), capacity_of(context, bytes, share));
+	return capacity_of(context, bytes, share) > options_of(context)->inflight_bytes ? 0
+											: -EINVAL;
 }
 
 static int on_capacity(void *context, uint64_t bytes, double share)

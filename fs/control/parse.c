@@ -275,7 +275,9 @@ static const char *command_name(enum control_kind kind)
 static void answer_refused(struct control_parser *p, const struct control_command *command,
 			   int error)
 {
-	const char *reason = strerrordesc_np(-error);
+	const char *reason = command->kind == CONTROL_CAPACITY && error == -EBUSY
+				     ? "the pinned samples need more, so unpin some first"
+				     : strerrordesc_np(-error);
 	char *at = answer_position(p, &command->position);
 
 	snprintf(at, (size_t)(p->answer + sizeof(p->answer) - at),

@@ -38,7 +38,7 @@ struct control_ops {
 	int (*find_sample)(void *ctx, const char *path, uint32_t *id); /* 0 or -ENOENT */
 	int (*check_path)(void *ctx, const char *path);		       /* 0 or -ENOENT */
 	int (*check_policy)(void *ctx, const char *name);	       /* 0 or -EINVAL */
-	/* 0, -EINVAL if it is too small, or -EBUSY if pinned samples need more. */
+	/* 0, or -EINVAL if it is too small. */
 	int (*check_capacity)(void *ctx, uint64_t bytes, double share);
 
 	/* Commands, in the sequence they were written. The first that returns a negative errno
@@ -53,7 +53,7 @@ struct control_ops {
 	int (*pin)(void *ctx, const char *path);
 	int (*unpin)(void *ctx, const char *path);
 	/* `share` above 0: that part of the memory, at most 1; otherwise `bytes`. */
-	int (*capacity)(void *ctx, uint64_t bytes, double share);
+	int (*capacity)(void *ctx, uint64_t bytes, double share); /* -EBUSY: pins need more */
 	int (*policy)(void *ctx, const char *name);
 	int (*rescan)(void *ctx);
 };

@@ -377,14 +377,10 @@ static int line_capacity(struct control_parser *p, struct span rest)
 	struct span word = take_word(&rest);
 	struct control_command *command;
 	struct size size;
-	int rc;
 
 	if (size_parse(word.at, span_size(word), &size))
 		return fail_word(p, "capacity", word, "a size like 512M, 8G or 40%");
-	rc = p->ops->check_capacity(p->ctx, size.bytes, size.share);
-	if (rc == -EBUSY)
-		return control_fail(p, "capacity: the pinned samples need more; unpin some first");
-	if (rc)
+	if (p->ops->check_capacity(p->ctx, size.bytes, size.share))
 		return fail_word(p, "capacity", word, "more than the mount's inflight");
 	command = control_add_command(p, CONTROL_CAPACITY);
 	if (!command)

@@ -7,7 +7,7 @@
  * ever. Nodes stay where they are in memory until they are forgotten, so their address is the
  * inode number of the FUSE protocol.
  *
- * Fields belong to rooms, and each room touches only its own. There are millions of nodes, so
+ * Fields belong to rooms: each says who changes it. There are millions of nodes, so
  * they are packed: with a name of 17 characters one takes 136 bytes, all that malloc() hands out of
  * a chunk of 144.
  */
@@ -36,11 +36,12 @@ struct node_cache {
 	struct fetch *fetch; /* NULL: none is under way */
 	uint64_t late_ms;    /* when the source last missed the deadline; 0: never */
 	uint32_t slot;	     /* the id in the policy core; SLOT_NONE: none (atomic access) */
-	uint32_t opens : 28;
-	bool counted : 1;    /* observed: a READ counted as the access of an open not yet seen */
-	bool early : 1;	     /* observed: a READ told of an open that was not yet seen */
-	bool in_passing : 1; /* the ring of passing files has an entry for it */
-	bool is_passing : 1; /* the kernel has pages of it that the policy has not admitted */
+	uint32_t opens : 26;
+	uint32_t charges : 2; /* drops under way that count its pages as leaving */
+	bool counted : 1;     /* observed: a READ counted as the access of an open not yet seen */
+	bool early : 1;	      /* observed: a READ told of an open that was not yet seen */
+	bool in_passing : 1;  /* the ring of passing files has an entry for it */
+	bool is_passing : 1;  /* the kernel has pages of it that the policy has not admitted */
 };
 
 /* page_cache.c has the table of transitions. */
@@ -52,8 +53,7 @@ enum drop_state {
 	DROP_AGAIN
 } __attribute__((packed));
 
-/* What the page cache has still to be told: cache/ sets it, whoever notifies the kernel clears it.
- */
+/* What the kernel has still to be told: cache/ sets `drop`, names/ sets `entry_changed`. */
 struct node_pages {
 	enum drop_state drop;	    /* lock of the page cache's drops */
 	_Atomic bool entry_changed; /* a directory's permissions changed: the name is, too */
