@@ -3,15 +3,16 @@
 #include "cache/internal.h"
 #include "world.h"
 
-/* Big files that only pass through may exceed the capacity while they are stored. */
+/* Big files that only pass through come on top; without them the capacity is the limit. */
 static uint64_t allowed_bytes(const struct cache *cache)
 {
-	uint64_t bytes = world.limit_bytes;
+	const struct budget *budget = &cache->budget;
 
-	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
-		if (budget_is_big(&cache->budget, cache_memory_of(cache, fetch->node)))
-			bytes += 2 * cache_memory_of(cache, fetch->node);
-	return bytes;
+	for (uint64_t pages = 1; (pages - 1) * PAGE < cache->range_bytes && pages <= PAGES_MAX;
+	     pages++)
+		if (page_counts[pages] && budget_is_big(budget, pages * PAGE))
+			return world.limit_bytes + 2 * budget->limit_bytes;
+	return world.limit_bytes;
 }
 
 /* Pages of the kernel and buffers of the daemon, as they are and not as they are counted. */
@@ -22,6 +23,16 @@ static uint64_t memory_bytes(const struct cache *cache)
 	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
 		bytes += fetch->buffer_bytes;
 	return bytes + cache->ranges.bytes;
+}
+
+uint64_t check_memory_bytes(void)
+{
+	uint64_t real = memory_bytes(world.cache), counted;
+
+	lock_acquire(&world.cache->lock);
+	counted = report_memory_locked(world.cache);
+	lock_release(&world.cache->lock);
+	return real > counted ? real : counted;
 }
 
 static void check_memory(const struct cache *cache)

@@ -186,6 +186,14 @@ static struct fiber *choose(void)
 	return ready[draw(count)];
 }
 
+static void make_context(ucontext_t *context, void *stack)
+{
+	getcontext(context);
+	context->uc_stack.ss_sp = stack;
+	context->uc_stack.ss_size = STACK_BYTES;
+	makecontext(context, begin_fiber, 0);
+}
+
 static struct fiber *new_fiber(const char *name, void (*run)(void *argument), void *argument)
 {
 	struct fiber *fiber = NULL;
@@ -201,10 +209,7 @@ static struct fiber *new_fiber(const char *name, void (*run)(void *argument), vo
 	}
 	stack = fiber->stack ? fiber->stack : malloc(STACK_BYTES);
 	*fiber = (struct fiber){ .stack = stack, .name = name, .run = run, .argument = argument };
-	getcontext(&fiber->context);
-	fiber->context.uc_stack.ss_sp = stack;
-	fiber->context.uc_stack.ss_size = STACK_BYTES;
-	makecontext(&fiber->context, begin_fiber, 0);
+	make_context(&fiber->context, stack);
 	return fiber;
 }
 

@@ -18,7 +18,7 @@
 
 #define INODES_MAX 256
 #define EVENTS_MAX 4096
-#define READ_PAGES 4 /* of one READ, at most */
+#define READ_PAGES 3 /* of one READ, at most */
 
 struct page {
 	bool present, locked;

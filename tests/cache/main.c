@@ -49,11 +49,12 @@ static void draw_plan(struct plan *plan)
 		.stops_early = one_in(3),
 		.readers = 1 + draw(READERS_MAX),
 		.holders = draw(2) ? draw(12) : 0,
+		.large = (int)(one_in(4) ? draw(FILES) : 3),
 		.opens = 20 + draw(100),
 		.latency_ms = draw(3) ? draw(20) : 0,
 		.inflight_pages = 18 + draw(30),
 		.staleness_ms = flip() ? 100000 : 50 + draw(400),
-		.deadline_ms = 1000,
+		.deadline_ms = 4000,
 		.policy = sched_policy_name(draw(7)),
 	};
 	plan->capacity_pages = 2 * plan->inflight_pages + draw(50);
@@ -152,7 +153,7 @@ static void end(void)
 	print_figures();
 	atomic_store(&world.stopping, true);
 	cache_stop(cache);
-	world.limit_bytes = UINT64_MAX; /* nothing is dropped any more: the mount goes */
+	world.limit_bytes = UINT64_MAX / 2; /* nothing is dropped any more: the mount goes */
 	source_calm();
 	while (world.readers_left)
 		fiber_wait(&world.readers_left, "readers");

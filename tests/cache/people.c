@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Those who use the mount and the source: readers, writers, trouble, reclaim, hints, settings, and
+/* Those who use the mount and the source: readers, writers, faults, reclaim, hints, settings, and
  * the thread that numbers samples and reads directories again. */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "world.h"
 
 /* What a reader may have to wait for if its own file is in order: other files, several times. */
-#define PATIENCE_MS(plan) (800 + 60 * (uint64_t)(plan)->latency_ms)
+#define PATIENCE_MS(plan) (2000 + 60 * (uint64_t)(plan)->latency_ms)
 
 static bool is_over(void)
 {
@@ -77,7 +77,7 @@ static void change_source(void *unused)
 	world.helpers_left--;
 }
 
-static void trouble_source(void *unused)
+static void fault_source(void *unused)
 {
 	(void)unused;
 	while (!is_over()) {
@@ -167,13 +167,19 @@ static void resize(void)
 {
 	const struct plan *plan = &world.plan;
 	uint64_t pages = plan->inflight_pages + 1 + draw((uint32_t)plan->capacity_pages);
-	uint64_t bytes = pages * PAGE;
+	uint64_t bytes = pages * PAGE, began_ms = clock_now_ms();
 
 	if (bytes > world.limit_bytes)
 		world.limit_bytes = bytes;
 	if (cache_set_capacity(world.cache, bytes))
 		return;
-	fiber_sleep_ms(plan->deadline_ms + 500);
+	while (check_memory_bytes() > bytes && !atomic_load(&world.stopping)) {
+		fiber_sleep_ms(10);
+		if (clock_now_ms() > began_ms + (plan->readers + 4) * plan->deadline_ms &&
+		    !plan->dirs_hang)
+			fail_run("a capacity of %llu pages is still exceeded",
+				 (unsigned long long)bytes / PAGE);
+	}
 	if (!atomic_load(&world.stopping))
 		world.limit_bytes = bytes;
 }
@@ -226,7 +232,7 @@ void people_start(void)
 	for (unsigned i = 0; i < plan->holders; i++)
 		help("holder", hold_files, true);
 	help("writer", change_source, plan->changes);
-	help("trouble", trouble_source, plan->hangs || plan->dirs_hang);
+	help("faults", fault_source, plan->hangs || plan->dirs_hang);
 	help("reclaim", reclaim, plan->reclaims);
 	help("hints", hint, plan->hints);
 	help("settings", set_things, plan->resizes);

@@ -27,6 +27,7 @@ struct pending {
 
 struct file files[FILES];
 bool dir_hangs[DIRS];
+bool page_counts[PAGES_MAX + 1];
 static struct store_attr dir_attrs[DIRS + 1]; /* the last is the root */
 static struct pending pending[READS_MAX];
 static uint64_t last_number, last_change;
@@ -59,12 +60,12 @@ static void touch_dir(int dir)
 static void supersede(struct file *file)
 {
 	superseded_ms[file->attr.ctime_ns] = clock_now_ms();
-	file->troubled_ms = clock_now_ms();
+	file->faulty_ms = clock_now_ms();
 }
 
 static uint64_t draw_size(const struct file *file)
 {
-	uint64_t pages = file - files < 3 ? 8 + draw(PAGES_MAX - 8) : draw(5);
+	uint64_t pages = file - files < world.plan.large ? 8 + draw(PAGES_MAX - 8) : draw(5);
 
 	return pages * PAGE - (pages && one_in(2) ? draw(PAGE - 1) : 0);
 }
@@ -75,6 +76,7 @@ static void write_version(struct file *file, bool new_inode)
 	if (new_inode)
 		file->attr.ino = next_number();
 	file->attr.size = draw_size(file);
+	page_counts[(file->attr.size + PAGE - 1) / PAGE] = true;
 	file->attr.mtime_ns = file->attr.ctime_ns = next_version();
 	file->attr.mode = S_IFREG | 0644;
 	file->attr.nlink = 1;
@@ -84,6 +86,7 @@ static void reset(void)
 {
 	memset(files, 0, sizeof(files));
 	memset(dir_hangs, 0, sizeof(dir_hangs));
+	memset(page_counts, 0, sizeof(page_counts));
 	memset(pending, 0, sizeof(pending));
 	last_number = last_change = 0;
 	closing = false;
@@ -98,7 +101,7 @@ static void reset(void)
 		snprintf(files[i].name, sizeof(files[i].name), "f%02d", i);
 		files[i].exists = true;
 		write_version(&files[i], true);
-		files[i].troubled_ms = 0;
+		files[i].faulty_ms = 0;
 	}
 }
 
@@ -134,7 +137,7 @@ void source_change(void)
 		touch_dir(file->dir);
 		break;
 	case 2: /* two files change places */
-		other = &files[file - files < 3 ? draw(3) : 3 + draw(FILES - 3)];
+		other = &files[draw(FILES)];
 		if (file->exists && other->exists && file != other && !other->hangs) {
 			struct store_attr attr = file->attr;
 
@@ -151,17 +154,17 @@ void source_change(void)
 	default: /* written in place: the directory does not tell */
 		write_version(file, false);
 	}
-	file->troubled_ms = clock_now_ms();
+	file->faulty_ms = clock_now_ms();
 }
 
-/* --- trouble ------------------------------------------------------------------------------------
+/* --- faults ------------------------------------------------------------------------------------
  */
 
 static void calm_files(void)
 {
 	for (int i = 0; i < FILES; i++) {
 		if (files[i].hangs)
-			files[i].troubled_ms = clock_now_ms();
+			files[i].faulty_ms = clock_now_ms();
 		files[i].hangs = false;
 	}
 }
@@ -176,7 +179,7 @@ void source_fault(void)
 
 		calm_files(); /* one file at a time: it must not delay others */
 		file->hangs = !hung;
-		file->troubled_ms = clock_now_ms();
+		file->faulty_ms = clock_now_ms();
 		fiber_wake(&pending);
 	}
 	if (world.plan.dirs_hang && one_in(3)) {
@@ -203,13 +206,13 @@ uint64_t source_superseded_ms(uint64_t version)
 bool source_explains(const struct file *file, uint64_t since_ms)
 {
 	return !file || !file->exists || file->hangs || world.plan.faults || world.plan.dirs_hang ||
-	       file->troubled_ms + world.plan.staleness_ms + 2 * world.plan.deadline_ms >= since_ms;
+	       file->faulty_ms + world.plan.staleness_ms + 2 * world.plan.deadline_ms >= since_ms;
 }
 
 bool source_may_delay(const struct file *file, uint64_t since_ms)
 {
-	return !file || file->hangs || world.plan.dirs_hang || file->troubled_ms >= since_ms ||
-	       file->troubled_ms + world.plan.deadline_ms >= since_ms;
+	return !file || file->hangs || world.plan.dirs_hang || file->faulty_ms >= since_ms ||
+	       file->faulty_ms + world.plan.deadline_ms >= since_ms;
 }
 
 /* --- the backend --------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ struct plan {
 	bool interrupts;  /* readers that are interrupted */
 	bool stops_early; /* the daemon ends under load */
 	unsigned readers;
+	int large;	  /* so many files are large */
 	unsigned holders; /* who have files open for long */
 	unsigned opens;	  /* by each reader */
 	uint32_t latency_ms;
@@ -65,17 +66,19 @@ struct file {
 	char name[16];
 	bool exists, hangs, changing;
 	struct store_attr attr;
-	unsigned reading;     /* reads of whole files under way */
-	uint64_t troubled_ms; /* when it last changed, failed or hung; UINT64_MAX: does so now */
+
+	unsigned reading;   /* reads of whole files under way */
+	uint64_t faulty_ms; /* when it last changed, failed or hung; UINT64_MAX: does so now */
 };
 
 extern struct file files[FILES];
+extern bool page_counts[PAGES_MAX + 1]; /* files of so many pages have been */
 extern bool dir_hangs[DIRS];
 
 struct store *source_open(void);
 void source_change(void); /* one file, in some way */
-void source_fault(void);  /* some trouble begins or ends */
-void source_calm(void);	  /* all trouble ends */
+void source_fault(void);  /* some fault begins or ends */
+void source_calm(void);	  /* all faults end */
 /* The file with this path. NULL: there never was one. */
 struct file *source_find(const char *path);
 /* When this version of a file was no more; UINT64_MAX: it is the present one. */
@@ -111,6 +114,8 @@ void people_start(void);
 /* --- check.c ---------------------------------------------------------------------------------- */
 
 void check_step(void);
+/* Pages of the kernel and buffers of the daemon, or what is counted as such if that is more. */
+uint64_t check_memory_bytes(void);
 /* When nothing is under way. */
 void check_rest(void);
 
