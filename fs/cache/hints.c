@@ -107,35 +107,43 @@ static void wait_for_drops_locked(struct cache *cache, uint64_t now_ms)
 			break;
 }
 
-static uint64_t pinned_locked(const struct cache *cache)
+static struct sched_stats policy_stats_locked(const struct cache *cache)
 {
 	struct sched_stats stats;
 
 	lock_assert_held(&cache->lock);
 	sched_get_stats(cache->sched, &stats);
-	return stats.pinned_bytes;
+	return stats;
+}
+
+/* The new capacity is shown when memory is below it. Meanwhile somebody may have set another one,
+ * which is then shown by whoever set it. */
+static void lower_or_raise_locked(struct cache *cache, uint64_t bytes, uint64_t now_ms)
+{
+	uint64_t for_policy = bytes - cache->options.inflight_bytes;
+
+	lock_assert_held(&cache->lock);
+	if (bytes > cache->ceiling_bytes)
+		cache->ceiling_bytes = bytes;
+	(void)sched_set_capacity(cache->sched, for_policy);
+	drop_excess_locked(cache, now_ms);
+	wait_for_drops_locked(cache, now_ms);
+	if (policy_stats_locked(cache).capacity_bytes == for_policy)
+		cache->options.capacity_bytes = bytes;
+	start_soon_locked(cache);
 }
 
 int cache_set_capacity(struct cache *cache, uint64_t bytes)
 {
-	uint64_t now_ms = clock_now_ms(), for_policy = bytes - cache->options.inflight_bytes;
 	int rc = 0;
 
 	if (bytes <= cache->options.inflight_bytes)
 		return -EINVAL;
 	lock_acquire(&cache->lock);
-	if (pinned_locked(cache) > for_policy) {
+	if (policy_stats_locked(cache).pinned_bytes > bytes - cache->options.inflight_bytes)
 		rc = -EBUSY;
-	} else {
-		/* Before the wait, in which somebody else may set it. */
-		cache->options.capacity_bytes = bytes;
-		if (bytes > cache->ceiling_bytes)
-			cache->ceiling_bytes = bytes;
-		(void)sched_set_capacity(cache->sched, for_policy);
-		drop_excess_locked(cache, now_ms);
-		wait_for_drops_locked(cache, now_ms);
-		start_soon_locked(cache);
-	}
+	else
+		lower_or_raise_locked(cache, bytes, clock_now_ms());
 	lock_release(&cache->lock);
 	return rc;
 }
