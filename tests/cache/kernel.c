@@ -16,7 +16,7 @@
 #include "cache/internal.h"
 #include "world.h"
 
-#define INODES_MAX 256
+#define INODES_MAX 1024
 #define EVENTS_MAX 4096
 #define READ_PAGES 3 /* of one READ, at most */
 
