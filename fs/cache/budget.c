@@ -22,10 +22,26 @@ bool budget_may_use_spare(const struct budget *budget, uint64_t now_ms)
 	       (!budget->spare_running || now_ms > budget->spare_ms + PATIENCE_MS);
 }
 
+/* Pages of one file come or go. */
+static void add(struct budget *budget, uint64_t *sum, uint64_t bytes)
+{
+	*sum += bytes;
+	if (budget_is_big(budget, bytes))
+		budget->big_bytes += bytes;
+}
+
+static void subtract(struct budget *budget, uint64_t *sum, uint64_t bytes)
+{
+	assert(*sum >= bytes);
+	*sum -= bytes;
+	if (budget_is_big(budget, bytes))
+		budget->big_bytes -= bytes;
+}
+
 void budget_set_arriving(struct budget *budget, uint64_t before, uint64_t now)
 {
-	assert(budget->arriving_bytes >= before);
-	budget->arriving_bytes += now - before;
+	subtract(budget, &budget->arriving_bytes, before);
+	add(budget, &budget->arriving_bytes, now);
 }
 
 void budget_start(struct budget *budget, uint64_t bytes, uint64_t now_ms)
@@ -50,25 +66,23 @@ void budget_free_buffer(struct budget *budget, uint64_t bytes)
 
 void budget_pass(struct budget *budget, uint64_t bytes)
 {
-	budget->passing_bytes += bytes;
+	add(budget, &budget->passing_bytes, bytes);
 }
 
 void budget_unpass(struct budget *budget, uint64_t bytes)
 {
-	assert(budget->passing_bytes >= bytes);
-	budget->passing_bytes -= bytes;
+	subtract(budget, &budget->passing_bytes, bytes);
 }
 
 void budget_leave(struct budget *budget, uint64_t bytes, uint64_t now_ms)
 {
 	if (!budget->leaving_bytes)
 		budget->dropped_ms = now_ms;
-	budget->leaving_bytes += bytes;
+	add(budget, &budget->leaving_bytes, bytes);
 }
 
 void budget_gone(struct budget *budget, uint64_t bytes, uint64_t now_ms)
 {
-	assert(budget->leaving_bytes >= bytes);
 	budget->dropped_ms = now_ms;
-	budget->leaving_bytes -= bytes;
+	subtract(budget, &budget->leaving_bytes, bytes);
 }

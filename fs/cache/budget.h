@@ -23,6 +23,7 @@ struct budget {
 	uint64_t arriving_bytes; /* pages that fetches will fill and the policy has not admitted */
 	uint64_t passing_bytes;	 /* pages of files that the policy has not admitted */
 	uint64_t leaving_bytes;	 /* pages that are to be dropped */
+	uint64_t big_bytes;	 /* of the last three: what belongs to big files */
 	unsigned depth;		 /* reads that the store may have at a time; constant */
 	unsigned running;	 /* reads that the store has */
 	uint64_t started_ms;	 /* when the store last got one */

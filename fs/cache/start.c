@@ -19,8 +19,19 @@ bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_m
 	return budget_fits(&cache->budget, need);
 }
 
-/* What leaves for a lower capacity may be stuck, too: until it is gone, the old one is the bound. A
- * big one may exceed it if nothing else has a buffer. */
+/* Big files may push memory above its bound; what their drops wait for must not wait for them in
+ * turn. So while there is one, a read may begin above it, too, if nothing else has a buffer. */
+static bool may_exceed_locked(const struct cache *cache, struct need need, uint64_t above_bytes)
+{
+	const struct budget *budget = &cache->budget;
+
+	lock_assert_held(&cache->lock);
+	return (need.is_big || budget->big_bytes) && !budget->buffer_bytes &&
+	       above_bytes <= budget->limit_bytes;
+}
+
+/* What leaves for a lower capacity may be stuck, too: until it is gone, the old one is the bound.
+ */
 bool start_use_spare_locked(struct cache *cache, struct need need, uint64_t now_ms)
 {
 	uint64_t memory;
@@ -32,7 +43,7 @@ bool start_use_spare_locked(struct cache *cache, struct need need, uint64_t now_
 	if (memory <= cache->options.capacity_bytes)
 		cache->ceiling_bytes = cache->options.capacity_bytes;
 	if (memory + need.bytes > cache->ceiling_bytes &&
-	    !(need.is_big && !cache->budget.buffer_bytes))
+	    !may_exceed_locked(cache, need, memory + need.bytes - cache->ceiling_bytes))
 		return false;
 	cache->budget.spare_running++;
 	cache->budget.spare_ms = now_ms;
