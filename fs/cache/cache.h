@@ -48,6 +48,7 @@ struct cache_stats {
 	const char *policy;
 	uint64_t capacity_bytes, inflight_bytes, memory_bytes;
 	uint64_t slotless_opens; /* that the policy knows nothing of */
+	uint64_t young; /* versions that are too young to be kept */
 	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
 	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
 	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;

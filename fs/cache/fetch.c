@@ -321,12 +321,14 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 	struct node *node = fetch->node;
 
 	lock_assert_held(&cache->lock);
-	unreserve_locked(fetch, rc ? sched_cancel : sched_commit);
+	unreserve_locked(fetch, rc || fetch->young ? sched_cancel : sched_commit);
 	count_warm_locked(fetch, rc);
 	enter(fetch, FETCH_STORED);
 	fetch_recount_locked(fetch);
 	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
-	if (!rc && !cache_is_resident_locked(cache, node))
+	if (fetch->young && !node->cache.young)
+		drop_locked(cache, node, now_ms);
+	else if (!rc && !cache_is_resident_locked(cache, node))
 		passing_add_locked(cache, node, now_ms);
 	drop_excess_locked(cache, now_ms); /* the capacity may be lower than when it was reserved */
 }
@@ -531,6 +533,7 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 
 	lock_assert_held(&cache->lock);
 	enter(fetch, checks ? FETCH_CHECKING : FETCH_READING);
+	fetch->young = fetch->node->cache.young;
 	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
 	fetch->buffer_bytes = checks ? 0 : cache_memory_of(cache, fetch->node);
 	budget_start(&cache->budget, fetch->buffer_bytes, now_ms);

@@ -13,6 +13,7 @@
  *	numbering.c	the ids that trainers use
  *	hints.c		jobs, scores, orders, pins, capacity, policy
  *	warm.c		files that are to be made resident
+ *	young.c		versions that are too young to be kept
  *	access_log.c	accesses as they happen
  *	report.c	figures
  *	life.c		begin and end; the clock's thread
@@ -66,6 +67,7 @@ struct fetch {
 	bool reserved;	     /* the policy has set its bytes aside: commit or cancel follows */
 	bool spare;	     /* it began in the spare third of the budget */
 	bool warms;	     /* the warm queue counts how it ends */
+	bool young;	     /* it began when its version was young: not to be kept */
 	unsigned users;	     /* who needs the buffer: whoever stores it, READs being answered */
 	uint64_t warm_bytes; /* warms: what it counts for */
 	uint64_t deadline_ms;
@@ -110,6 +112,14 @@ struct warm_queue {
 	uint32_t first, end;
 };
 
+/* A version that has come into being recently. */
+struct young {
+	struct young *next;
+	struct node *node; /* held */
+	uint64_t until_ms; /* then it is looked at again */
+	unsigned rounds;   /* so many times, until it is of age */
+};
+
 /* Nodes by slot; NULL: the name is gone. */
 struct slots {
 	struct node **nodes;
@@ -135,6 +145,7 @@ struct cache {
 	struct budget budget;
 	struct passing passing;
 	struct warm_queue warm;
+	struct young *young, **young_end;
 	struct access_log log;
 	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until
 				   * memory has come down */
@@ -159,7 +170,7 @@ uint64_t cache_memory_of(const struct cache *cache, const struct node *node);
  * waited for ranges and others for a fetch, storing what the fetch brought would wait for folios
  * that a range is to fill, in the thread that ends ranges. */
 bool cache_is_large(const struct cache *cache, const struct node *node);
-/* What the policy is told: what is read by ranges fits nowhere. */
+/* What the policy is told: what is read by ranges, or too young to be kept, fits nowhere. */
 uint64_t cache_policy_size(const struct cache *cache, const struct node *node);
 bool cache_is_resident_locked(const struct cache *cache, const struct node *node);
 /* NULL: the name is gone. */
@@ -266,6 +277,15 @@ void drop_done(void *cache, struct node *node);
 struct fetch *warm_next_locked(struct cache *cache, uint64_t now_ms);
 /* A fetch that `warms` has come to an end. */
 void warm_done_locked(struct cache *cache, uint64_t bytes, int rc);
+
+/* --- young.c ----------------------------------------------------------------------------------*/
+
+/* A version that was not known before. `changed`: that is because the source has changed, not
+ * because it was not looked at. */
+void young_add_locked(struct cache *cache, struct node *node, bool changed, uint64_t now_ms);
+/* Those who have come of age can be kept from now on. */
+void young_expire_locked(struct cache *cache, uint64_t now_ms);
+void young_release_all(struct cache *cache);
 
 /* --- report.c ----------------------------------------------------------------------------------*/
 

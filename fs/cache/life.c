@@ -60,6 +60,7 @@ static void expire(struct cache *cache)
 
 	lock_acquire(&cache->lock);
 	passing_expire_locked(cache, now_ms);
+	young_expire_locked(cache, now_ms);
 	lock_release(&cache->lock);
 }
 
@@ -107,6 +108,7 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	cache->store = store;
 	cache->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	cache->ceiling_bytes = options->capacity_bytes;
+	cache->young_end = &cache->young;
 	cache->budget.limit_bytes = options->inflight_bytes;
 	cache->budget.depth = options->depth;
 	cache->range_bytes = range_bytes(options, &cache->budget);
@@ -165,6 +167,7 @@ void cache_destroy(struct cache *cache)
 	page_cache_close(cache->page_cache);
 	fetch_free_all(cache);
 	passing_release_all(cache);
+	young_release_all(cache);
 	tree_close(cache->tree);
 	sched_destroy(cache->sched);
 	numbering_free(&cache->numbering);

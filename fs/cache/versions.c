@@ -22,7 +22,8 @@ bool cache_is_large(const struct cache *cache, const struct node *node)
 
 uint64_t cache_policy_size(const struct cache *cache, const struct node *node)
 {
-	return cache_is_large(cache, node) ? UINT64_MAX : cache_memory_of(cache, node);
+	return cache_is_large(cache, node) || node->cache.young ? UINT64_MAX
+								: cache_memory_of(cache, node);
 }
 
 bool cache_is_resident_locked(const struct cache *cache, const struct node *node)
@@ -79,11 +80,12 @@ static int make_slot_locked(struct cache *cache, struct node *node)
  * ---------------------------------------------------*/
 
 /* Without a slot a file is never admitted: slow, but right. */
-static void file_added(void *context, struct node *node)
+static void file_added(void *context, struct node *node, bool is_new)
 {
 	struct cache *cache = context;
 
 	lock_acquire(&cache->lock);
+	young_add_locked(cache, node, is_new, clock_now_ms());
 	(void)make_slot_locked(cache, node);
 	lock_release(&cache->lock);
 }
@@ -109,9 +111,11 @@ static void forget_version_locked(struct cache *cache, struct node *old, uint64_
 static void file_replaced(void *context, struct node *old, struct node *fresh)
 {
 	struct cache *cache = context;
+	uint64_t now_ms = clock_now_ms();
 
 	lock_acquire(&cache->lock);
-	forget_version_locked(cache, old, clock_now_ms());
+	forget_version_locked(cache, old, now_ms);
+	young_add_locked(cache, fresh, true, now_ms);
 	if (old->cache.slot != SLOT_NONE) {
 		set_slot_locked(cache, fresh, old->cache.slot);
 		(void)sched_size(cache->sched, old->cache.slot, cache_policy_size(cache, fresh));

@@ -7,6 +7,8 @@
 #include "base/threads.h"
 #include "cache/internal.h"
 
+#define LOOK_AHEAD 64
+
 static int queue_locked(struct cache *cache, const uint32_t *slots, uint32_t count)
 {
 	struct warm_queue *queue = &cache->warm;
@@ -96,13 +98,35 @@ static struct fetch *begin_locked(struct cache *cache, const struct warm *warm, 
 	return fetch;
 }
 
+/* Those that are too young wait for their time behind others. False: all that were looked at are.
+ */
+static bool bring_grown_forward_locked(struct cache *cache)
+{
+	struct warm_queue *queue = &cache->warm;
+	uint32_t at = queue->first;
+	struct warm found;
+
+	lock_assert_held(&cache->lock);
+	for (; at < queue->end && at - queue->first < LOOK_AHEAD; at++) {
+		const struct node *node = cache_node_locked(cache, queue->list[at].slot);
+
+		if (node && node->cache.young)
+			continue;
+		found = queue->list[at];
+		queue->list[at] = queue->list[queue->first];
+		queue->list[queue->first] = found;
+		return true;
+	}
+	return false;
+}
+
 struct fetch *warm_next_locked(struct cache *cache, uint64_t now_ms)
 {
 	struct warm_queue *queue = &cache->warm;
 	struct fetch *fetch = NULL;
 
 	lock_assert_held(&cache->lock);
-	while (!fetch && queue->first < queue->end)
+	while (!fetch && bring_grown_forward_locked(cache))
 		fetch = begin_locked(cache, &queue->list[queue->first++], now_ms);
 	return fetch;
 }

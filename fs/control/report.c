@@ -62,6 +62,7 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	COUNTER("backend_bytes", s.backend_bytes);
 	COUNTER("fetch_errors", s.fetch_errors);
 	COUNTER("stale_drops", s.stale_drops);
+	GAUGE("young", s.young);
 	GAUGE("epoch", s.job.epoch);
 	GAUGE("order_ahead", s.job.order_ahead);
 	GAUGE("scored", s.job.scored);

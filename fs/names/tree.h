@@ -20,7 +20,8 @@ struct manifest;
 
 /* What the tree tells as files come and go. Called with the tree's lock held. */
 struct tree_events {
-	void (*file_added)(void *context, struct node *node);
+	/* `is_new`: its directory was known before, and did not have it. */
+	void (*file_added)(void *context, struct node *node, bool is_new);
 	void (*file_replaced)(void *context, struct node *old, struct node *fresh);
 	void (*file_removed)(void *context, struct node *node);
 	/* A directory that was known has other names, or other versions behind them. */

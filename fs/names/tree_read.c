@@ -234,6 +234,7 @@ static void keep_locked(struct tree *tree, struct node *node, const struct node 
  * many were kept. */
 static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 {
+	bool was_known = listing->dir->dir.children;
 	uint32_t kept = 0;
 
 	lock_assert_held(&tree->lock);
@@ -241,7 +242,7 @@ static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 		struct node *node = listing->children[i];
 		struct node *before = tree_find_child(listing->dir, node->name);
 
-		if (!before && listing->dir->dir.children)
+		if (!before && was_known)
 			atomic_store(&tree->news, true);
 		if (before && is_unchanged(before, node)) {
 			keep_locked(tree, before, node, listing->now_ms);
@@ -254,7 +255,7 @@ static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 			node_lose_name_locked(tree, before);
 			tree->events->file_replaced(tree->context, before, node);
 		} else {
-			tree->events->file_added(tree->context, node);
+			tree->events->file_added(tree->context, node, was_known);
 		}
 	}
 	return kept;

@@ -41,6 +41,18 @@ static inline bool store_same_attr(const struct store_attr *a, const struct stor
 	       a->gid == b->gid && a->nlink == b->nlink;
 }
 
+/* When it came into being, by the source's clock. */
+static inline int64_t store_changed_ms(const struct store_attr *attr)
+{
+	return attr->ctime_ns / 1000000;
+}
+
+/* Whether the source dates files by whole seconds, as far as this one tells. */
+static inline bool store_is_coarse(const struct store_attr *attr)
+{
+	return attr->ctime_ns % 1000000000 == 0;
+}
+
 /* One read of one version: from `offset`, up to `size` bytes. */
 struct store_read {
 	const char *path;		   /* until done */

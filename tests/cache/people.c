@@ -45,7 +45,7 @@ static void read_files(void *unused)
 
 		check_result(file, rc, began_ms);
 		if (one_in(8))
-			fiber_sleep_ms(draw(10));
+			fiber_sleep_ms(draw(one_in(4) ? 400 : 10));
 	}
 	world.readers_left--;
 	fiber_wake(&world.readers_left);

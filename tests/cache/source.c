@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A source: three directories of small and large files. Reads take time, bytes are copied when a
- * read ends, and if the file has changed meanwhile some pages are of the old version. The version
+ * read ends, and if the file has changed meanwhile some pages are of the old version. A file that
+ * is written in place has its new date at once, and its new bytes some time later. The version
  * check is the real one, store_read_outcome(). As in the daemon, one thread ends all reads.
  */
 #include <errno.h>
@@ -16,6 +17,7 @@
 
 #define READS_MAX 64
 #define VERSIONS_MAX 65536
+#define WRITE_MS_MAX 240 /* less than the time for which the cache takes a version for young */
 
 struct pending {
 	struct store_read *read;
@@ -32,6 +34,10 @@ static struct store_attr dir_attrs[DIRS + 1]; /* the last is the root */
 static struct pending pending[READS_MAX];
 static uint64_t last_number, last_change;
 static uint64_t superseded_ms[VERSIONS_MAX]; /* by version; 0: it is current */
+static struct writing {
+	struct stamp before; /* what was there until it is complete */
+	uint64_t until_ms;
+} writings[VERSIONS_MAX]; /* by version; 0: it was complete when it came into being */
 static bool closing;
 static struct thread ender;
 
@@ -48,12 +54,18 @@ static int64_t next_version(void)
 	if (++last_change == VERSIONS_MAX)
 		fail_run("more than %d versions", VERSIONS_MAX);
 	superseded_ms[last_change] = 0;
+	writings[last_change] = (struct writing){ 0 };
 	return (int64_t)last_change;
 }
 
 static void touch_dir(int dir)
 {
 	dir_attrs[dir].mtime_ns = dir_attrs[dir].ctime_ns = next_version();
+}
+
+static struct stamp stamp_of(const struct file *file)
+{
+	return (struct stamp){ file->attr.ino, (uint64_t)file->attr.ctime_ns };
 }
 
 /* What a file was until now is history. */
@@ -80,6 +92,20 @@ static void write_version(struct file *file, bool new_inode)
 	file->attr.mtime_ns = file->attr.ctime_ns = next_version();
 	file->attr.mode = S_IFREG | 0644;
 	file->attr.nlink = 1;
+}
+
+static bool is_being_written(const struct file *file)
+{
+	return writings[file->attr.ctime_ns].until_ms > clock_now_ms();
+}
+
+static void write_in_place(struct file *file)
+{
+	struct stamp before = stamp_of(file);
+
+	write_version(file, false);
+	writings[file->attr.ctime_ns] =
+		(struct writing){ before, clock_now_ms() + draw(WRITE_MS_MAX) };
 }
 
 static void reset(void)
@@ -120,7 +146,7 @@ void source_change(void)
 	struct file *file = &files[draw(FILES)], *other;
 
 	/* Each version of a file that hangs would hold what one file may hold. */
-	if (file->hangs)
+	if (file->hangs || is_being_written(file))
 		return;
 	switch (draw(6)) {
 	case 0: /* removed or made */
@@ -138,7 +164,8 @@ void source_change(void)
 		break;
 	case 2: /* two files change places */
 		other = &files[draw(FILES)];
-		if (file->exists && other->exists && file != other && !other->hangs) {
+		if (file->exists && other->exists && file != other && !other->hangs &&
+		    !is_being_written(other)) {
 			struct store_attr attr = file->attr;
 
 			supersede(file);
@@ -151,8 +178,8 @@ void source_change(void)
 		}
 		touch_dir(file->dir);
 		break;
-	default: /* written in place: the directory does not tell */
-		write_version(file, false);
+	default: /* the directory does not tell */
+		write_in_place(file);
 	}
 	file->faulty_ms = clock_now_ms();
 }
@@ -201,6 +228,19 @@ void source_calm(void)
 uint64_t source_superseded_ms(uint64_t version)
 {
 	return superseded_ms[version] ? superseded_ms[version] : UINT64_MAX;
+}
+
+bool source_explains_mixture(uint64_t version, const struct stamp *stamp)
+{
+	const struct plan *plan = &world.plan;
+	const struct writing *writing = &writings[version];
+	uint64_t patience_ms = 400 + 20 * (uint64_t)plan->latency_ms;
+
+	/* What is too young to be kept is dropped, and that may wait for what hangs. */
+	if (plan->hangs || plan->dirs_hang)
+		patience_ms += (plan->readers + 2) * plan->deadline_ms;
+	return stamp->file == writing->before.file && stamp->version == writing->before.version &&
+	       clock_now_ms() < writing->until_ms + patience_ms;
 }
 
 bool source_explains(const struct file *file, uint64_t since_ms)
@@ -284,7 +324,7 @@ static void fake_read(struct store *store, struct store_read *read)
 			fail_run("a second fetch of %s while the first is under way", read->path);
 	*at = (struct pending){ .read = read,
 				.file = file,
-				.begun = { file->attr.ino, (uint64_t)file->attr.ctime_ns },
+				.begun = stamp_of(file),
 				.due_ms = clock_now_ms() + draw(world.plan.latency_ms + 1),
 				.cancelled = read->cancelled };
 	read->progress = at;
@@ -302,16 +342,27 @@ static void fake_cancel(struct store *store, struct store_read *read)
 	fiber_wake(&pending);
 }
 
-/* Copies pages; up to a drawn one they are what they were when the read began. */
+static size_t draw_page(const struct store_read *read)
+{
+	return (size_t)draw((uint32_t)(read->size / PAGE) + 2) * PAGE;
+}
+
+/* Copies pages; up to a drawn one they are what they were when the read began, and from another
+ * drawn one on they are what they were before a write that is under way. */
 static void fill(const struct pending *at, size_t bytes)
 {
-	struct stamp now = { at->file->attr.ino, (uint64_t)at->file->attr.ctime_ns };
-	size_t old_until = (size_t)draw((uint32_t)(at->read->size / PAGE) + 2) * PAGE;
+	const struct file *file = at->file;
+	struct stamp now = stamp_of(file);
+	size_t old_until = draw_page(at->read);
+	size_t old_from = is_being_written(file) ? draw_page(at->read) : SIZE_MAX;
 
 	memset(at->read->buffer, 0, bytes);
 	for (size_t offset = 0; offset < bytes; offset += PAGE) {
 		const struct stamp *stamp = offset < old_until ? &at->begun : &now;
 		size_t room = at->read->size - offset;
+
+		if (offset >= old_from && stamp->version == now.version)
+			stamp = &writings[now.version].before;
 
 		memcpy((char *)at->read->buffer + offset, stamp,
 		       room < sizeof(*stamp) ? room : sizeof(*stamp));

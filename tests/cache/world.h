@@ -83,6 +83,9 @@ void source_calm(void);	  /* all faults end */
 struct file *source_find(const char *path);
 /* When this version of a file was no more; UINT64_MAX: it is the present one. */
 uint64_t source_superseded_ms(uint64_t version);
+/* Whether a page of this version may be of the one before: the version was written in place, and
+ * somebody read it before it was complete, not long ago. */
+bool source_explains_mixture(uint64_t version, const struct stamp *stamp);
 /* Whether an error can be explained by what happened at the source since then. */
 bool source_explains(const struct file *file, uint64_t since_ms);
 /* Whether reading the file may take as long as the deadline. */

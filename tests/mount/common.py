@@ -141,9 +141,10 @@ class Shade(Filesystem):
 
     def is_ready(self):
         try:
-            return self.stats()["scan_complete"] == 1
+            stats = self.stats()
         except OSError:
             return False
+        return stats["scan_complete"] == 1 and not stats["young"]
 
     def at(self, *names):
         return os.path.join(self.path, *names)
@@ -172,7 +173,7 @@ class Shade(Filesystem):
         """Waits until nothing is on its way."""
         def quiet():
             stats = self.stats()
-            return not stats["reserved_bytes"] and not stats["inflight_bytes"]
+            return not any(stats[key] for key in ("reserved_bytes", "inflight_bytes", "young"))
         try:
             wait_until(quiet, "nothing in flight")
         except AssertionError as failure:

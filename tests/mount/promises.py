@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Ways to break a promise that were found by trying, and that must not work any more."""
 import errno
+import mmap
 import os
 import subprocess
 import tempfile
@@ -104,5 +105,47 @@ def times_before_1970():
     fs.end()
 
 
-run_tests([a_hung_file_that_leaves_delays_no_miss, a_lower_capacity_binds_what_was_reserved,
+def what_is_read_during_a_write_is_not_kept():
+    """A file has its new date before its new bytes, so what is read meanwhile looks like one
+    version and is of two. This writer gets the second half of its bytes from a mapped file that
+    hangs, and so stays in the middle of one write() as long as that does."""
+    half = 20 << 20
+    old, new = b"o" * half, b"n" * half
+    root, behind = tempfile.mkdtemp(dir=scratch), tempfile.mkdtemp(dir=scratch)
+    subprocess.run(["mount", "-t", "tmpfs", "none", root], check=True)
+    try:
+        with open(os.path.join(root, "file"), "wb") as file:
+            file.write(old + old)
+        with open(os.path.join(behind, "new"), "wb") as file:
+            file.write(new)
+        slow = Slow(behind)
+        fs = Shade(root, capacity="1G", inflight="256M", staleness=0.02)
+        with open(os.path.join(root, "file"), "rb+", buffering=0) as file, \
+                open(os.path.join(slow.path, "new"), "rb") as bytes_to_come:
+            slow.tell("fault hang /new")
+            mapped = mmap.mmap(bytes_to_come.fileno(), half, mmap.MAP_PRIVATE, mmap.PROT_READ)
+            writer = threading.Thread(target=lambda: os.pwritev(file.fileno(), [new, mapped], 0))
+            writer.start()
+            wait_until(slow.hangs, "the writer is half-way")
+            date = os.stat(file.fileno()).st_ctime_ns
+            wait_until(lambda: os.stat(fs.at("file")).st_ctime_ns == date, "the change is seen")
+            begin = time.monotonic()
+            assert read(fs.at("file")) == new + old, "no mixture: nothing was seen"
+            slow.tell("clear all")
+            writer.join()
+            resident = fs.stats()["resident_samples"]
+            took = time.monotonic() - begin
+            assert os.stat(file.fileno()).st_ctime_ns == date, "the write changed its date"
+        if took < 3:  # else the version has come of age meanwhile
+            assert not resident, "a mixture is kept"
+            wait_until(lambda: read(fs.at("file")) == new + new, "the new bytes are read")
+            fs.settle()
+            assert read(fs.at("file")) == new + new
+        fs.end()
+        slow.end()
+    finally:
+        subprocess.run(["umount", root], check=True)
+
+
+run_tests([what_is_read_during_a_write_is_not_kept, a_hung_file_that_leaves_delays_no_miss, a_lower_capacity_binds_what_was_reserved,
            pins_that_do_not_fit_are_named, a_daemon_without_standard_input, times_before_1970])

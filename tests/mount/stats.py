@@ -9,7 +9,7 @@ from common import (MODE, SHADEFS, Filesystem, Group, Shade, make_tree, read, ru
 
 KEYS = """mode policy capacity_bytes resident_bytes resident_samples inflight_bytes samples
           scan_complete accesses hits hits_prefetched misses coalesced admissions bypasses evictions
-          reclaimed backend_reads backend_bytes fetch_errors stale_drops epoch order_ahead
+          reclaimed backend_reads backend_bytes fetch_errors stale_drops young epoch order_ahead
           coverage""".split()
 RAM = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -82,7 +82,7 @@ def counters_and_options():
     wait_until(lambda: fs.stats()["accesses"] == 20, "counted")
     fs.settle()
     stats = fs.stats()
-    assert len(KEYS) == 24 and not set(KEYS) - set(stats), set(KEYS) - set(stats)
+    assert len(KEYS) == 25 and not set(KEYS) - set(stats), set(KEYS) - set(stats)
     assert (stats["misses"], stats["admissions"], stats["coverage"]) == (20, 20, 1), stats
     assert stats["backend_bytes"] == sum(map(len, contents.values())), stats
     metrics = read(fs.at(".shade", "metrics")).decode()
