@@ -48,7 +48,7 @@ struct cache_stats {
 	const char *policy;
 	uint64_t capacity_bytes, inflight_bytes, memory_bytes;
 	uint64_t slotless_opens; /* that the policy knows nothing of */
-	uint64_t young; /* versions that are too young to be kept */
+	uint64_t young;		 /* versions that are too young to be kept */
 	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
 	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
 	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;
@@ -85,7 +85,8 @@ struct waiter *cache_take_waiter(struct cache *cache, waiter_match *is, void *co
 
 /* --- by hand --------------------------------------------------------------------------------- */
 
-/* Ids here are positions in the numbering that the scan made; until it is complete -EAGAIN. Jobs
+/* Ids here are positions in the numbering that the scan made, until it is complete -EAGAIN; or they
+ * are of cache_find_sample(). Jobs
  * are trainings with scores and orders of their own; job 0 is always there. */
 int cache_job_begin(struct cache *cache, uint32_t *job);
 int cache_job_end(struct cache *cache, uint32_t job);
@@ -122,8 +123,11 @@ uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *acc
 int cache_scan(struct cache *cache, const _Atomic bool *stop);
 bool cache_scan_complete(struct cache *cache);
 uint32_t cache_samples(struct cache *cache);
-/* The id of a file, or -ENOENT, -EAGAIN. */
+/* An id of a file that outlives the numbering: it means this name until cache_release_samples(),
+ * even if the name goes. -ENOENT, -EAGAIN. The caller must have called cache_hold_samples(). */
 int cache_find_sample(struct cache *cache, const char *path, uint32_t *id);
+void cache_hold_samples(struct cache *cache);
+void cache_release_samples(struct cache *cache);
 struct cache_sample {
 	float score; /* below 0: none */
 	uint32_t frequency;
@@ -131,8 +135,6 @@ struct cache_sample {
 	uint64_t size;
 };
 int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cache_sample *sample);
-/* The path, to be freed; NULL: there is none. */
-char *cache_sample_path(struct cache *cache, uint32_t id);
 /* All samples as they are at one moment, by id; the caller frees the array. 0, -EAGAIN or -ENOMEM.
  */
 int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **samples,

@@ -120,10 +120,19 @@ struct young {
 	unsigned rounds;   /* so many times, until it is of age */
 };
 
-/* Nodes by slot; NULL: the name is gone. */
+/* A list of slots. */
+struct slot_list {
+	uint32_t *slots;
+	uint32_t count, room;
+};
+
+/* Nodes by slot; NULL: the name is gone. Its slot is used again when nothing can mean the old name
+ * by it any more: until then it is retired. */
 struct slots {
 	struct node **nodes;
 	uint32_t count, room;
+	struct slot_list retired, free;
+	unsigned tables; /* that clients have registered: see cache_hold_samples() */
 };
 
 struct cache {
@@ -175,6 +184,9 @@ uint64_t cache_policy_size(const struct cache *cache, const struct node *node);
 bool cache_is_resident_locked(const struct cache *cache, const struct node *node);
 /* NULL: the name is gone. */
 struct node *cache_node_locked(const struct cache *cache, uint32_t slot);
+/* Looks which retired slots can be used again: the numbering is another, or a table is gone. */
+void slots_reuse_locked(struct cache *cache);
+void slots_free(struct slots *slots);
 
 /* --- fetch.c ----------------------------------------------------------------------------------*/
 

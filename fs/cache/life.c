@@ -171,7 +171,7 @@ void cache_destroy(struct cache *cache)
 	tree_close(cache->tree);
 	sched_destroy(cache->sched);
 	numbering_free(&cache->numbering);
-	free(cache->slots.nodes);
+	slots_free(&cache->slots);
 	free(cache->warm.list);
 	free(cache->log.ring);
 	lock_destroy(&cache->lock);

@@ -41,6 +41,10 @@ int numbering_slot(const struct numbering *numbering, uint32_t id, uint32_t *slo
 {
 	if (!numbering->slots)
 		return -EAGAIN;
+	if (id & ID_IS_SLOT) {
+		*slot = id & ~ID_IS_SLOT;
+		return 0;
+	}
 	if (id >= numbering->id_count)
 		return -ERANGE;
 	*slot = numbering->slots[id];
@@ -134,6 +138,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 	}
 	lock_acquire(&cache->lock);
 	rc = numbering_replace(&cache->numbering, scan.slots, scan.count, cache->slots.count);
+	slots_reuse_locked(cache);
 	lock_release(&cache->lock);
 	return rc;
 }
@@ -194,30 +199,30 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 	if (rc)
 		return rc;
 	lock_acquire(&cache->lock);
-	*id = numbering_id(&cache->numbering, node_slot(node));
 	if (!numbering_is_complete(&cache->numbering))
 		rc = -EAGAIN;
-	else if (*id == ID_NONE)
+	else if (numbering_id(&cache->numbering, node_slot(node)) == ID_NONE)
 		rc = -ENOENT;
+	else
+		node->cache.is_meant = true;
+	*id = node_slot(node) | ID_IS_SLOT;
 	lock_release(&cache->lock);
 	tree_release(cache->tree, node);
 	return rc;
 }
 
-char *cache_sample_path(struct cache *cache, uint32_t id)
+void cache_hold_samples(struct cache *cache)
 {
-	struct node *node = NULL;
-	uint32_t slot;
-	char *path;
-
 	lock_acquire(&cache->lock);
-	if (!numbering_slot(&cache->numbering, id, &slot) &&
-	    (node = cache_node_locked(cache, slot)))
-		node_hold(node);
+	cache->slots.tables++;
 	lock_release(&cache->lock);
-	if (!node)
-		return NULL;
-	path = node_path(node);
-	tree_release(cache->tree, node);
-	return path;
+}
+
+void cache_release_samples(struct cache *cache)
+{
+	lock_acquire(&cache->lock);
+	assert(cache->slots.tables > 0);
+	cache->slots.tables--;
+	slots_reuse_locked(cache);
+	lock_release(&cache->lock);
 }

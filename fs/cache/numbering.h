@@ -10,6 +10,8 @@
 #include <stdint.h>
 
 #define ID_NONE UINT32_MAX
+/* An id with this bit is a slot, and stays what it is when the numbering changes. */
+#define ID_IS_SLOT ((uint32_t)1 << 31)
 
 struct numbering {
 	uint32_t *slots; /* by id; NULL: no scan is complete yet */

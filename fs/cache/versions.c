@@ -7,6 +7,7 @@
 
 #include "base/threads.h"
 #include "cache/internal.h"
+#include "grow.h"
 
 uint64_t cache_memory_of(const struct cache *cache, const struct node *node)
 {
@@ -54,11 +55,16 @@ static void lose_slot_locked(struct cache *cache, struct node *node)
 	__atomic_store_n(&node->cache.slot, SLOT_NONE, __ATOMIC_RELAXED);
 }
 
-static int make_slot_locked(struct cache *cache, struct node *node)
+/* A slot that nothing means, or a new one. */
+static int find_slot_locked(struct cache *cache, uint32_t *slot)
 {
 	struct slots *slots = &cache->slots;
 
 	lock_assert_held(&cache->lock);
+	if (slots->free.count) {
+		*slot = slots->free.slots[--slots->free.count];
+		return 0;
+	}
 	if (slots->count == slots->room) {
 		/* By a quarter, not by half: millions of files count. */
 		uint32_t room = slots->room ? slots->room + slots->room / 4 + 1 : 64;
@@ -69,11 +75,71 @@ static int make_slot_locked(struct cache *cache, struct node *node)
 		slots->nodes = grown;
 		slots->room = room;
 	}
-	if (sched_grow(cache->sched, slots->count + 1) ||
-	    sched_size(cache->sched, slots->count, cache_policy_size(cache, node)))
+	if (sched_grow(cache->sched, slots->count + 1))
 		return -ENOMEM;
-	set_slot_locked(cache, node, slots->count++);
+	*slot = slots->count++;
 	return 0;
+}
+
+static int make_slot_locked(struct cache *cache, struct node *node)
+{
+	uint32_t slot;
+	int rc = find_slot_locked(cache, &slot);
+
+	lock_assert_held(&cache->lock);
+	if (rc)
+		return rc;
+	(void)sched_size(cache->sched, slot, cache_policy_size(cache, node));
+	set_slot_locked(cache, node, slot);
+	return 0;
+}
+
+/* Without memory it is not used again. */
+static void add_slot(struct slot_list *list, uint32_t slot)
+{
+	if (!grow(list->slots, list->room, list->count, 1))
+		list->slots[list->count++] = slot;
+}
+
+/* A trainer means files by numbers of the present numbering, or by the slots in its table. */
+static void retire_slot_locked(struct cache *cache, struct node *node)
+{
+	uint32_t slot = node->cache.slot;
+	bool is_numbered = numbering_id(&cache->numbering, slot) != ID_NONE;
+
+	lock_assert_held(&cache->lock);
+	(void)sched_remove(cache->sched, slot);
+	cache->slots.nodes[slot] = NULL;
+	add_slot(is_numbered || node->cache.is_meant ? &cache->slots.retired : &cache->slots.free,
+		 slot);
+}
+
+void slots_reuse_locked(struct cache *cache)
+{
+	struct slots *slots = &cache->slots;
+	uint32_t kept = 0;
+
+	lock_assert_held(&cache->lock);
+	if (slots->tables)
+		return;
+	for (uint32_t i = 0; i < slots->retired.count; i++) {
+		uint32_t slot = slots->retired.slots[i];
+
+		if (numbering_id(&cache->numbering, slot) != ID_NONE) {
+			slots->retired.slots[kept++] = slot;
+			continue;
+		}
+		(void)sched_remove(cache->sched, slot); /* hints may have come meanwhile */
+		add_slot(&slots->free, slot);
+	}
+	slots->retired.count = kept;
+}
+
+void slots_free(struct slots *slots)
+{
+	free(slots->nodes);
+	free(slots->retired.slots);
+	free(slots->free.slots);
 }
 
 /* --- events: called with the tree's lock held
@@ -118,6 +184,7 @@ static void file_replaced(void *context, struct node *old, struct node *fresh)
 	young_add_locked(cache, fresh, true, now_ms);
 	if (old->cache.slot != SLOT_NONE) {
 		set_slot_locked(cache, fresh, old->cache.slot);
+		fresh->cache.is_meant = old->cache.is_meant;
 		(void)sched_size(cache->sched, old->cache.slot, cache_policy_size(cache, fresh));
 	}
 	lose_slot_locked(cache, old);
@@ -130,10 +197,8 @@ static void file_removed(void *context, struct node *node)
 
 	lock_acquire(&cache->lock);
 	forget_version_locked(cache, node, clock_now_ms());
-	if (node->cache.slot != SLOT_NONE) {
-		(void)sched_remove(cache->sched, node->cache.slot);
-		cache->slots.nodes[node->cache.slot] = NULL;
-	}
+	if (node->cache.slot != SLOT_NONE)
+		retire_slot_locked(cache, node);
 	lose_slot_locked(cache, node);
 	lock_release(&cache->lock);
 }

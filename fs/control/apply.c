@@ -31,8 +31,14 @@ static uint32_t on_sample_count(void *context)
 	return cache_scan_complete(cache_of(context)) ? cache_samples(cache_of(context)) : 0;
 }
 
+/* The parser may keep the id as long as the file is open. */
 static int on_find_sample(void *context, const char *path, uint32_t *id)
 {
+	struct control_file *file = context;
+
+	if (!file->holds_samples)
+		cache_hold_samples(cache_of(context));
+	file->holds_samples = true;
 	return cache_find_sample(cache_of(context), path, id);
 }
 

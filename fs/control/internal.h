@@ -39,6 +39,7 @@ struct control_file {
 	struct lock lock;		     /* `control`: one command at a time */
 	struct control_parser *parser;	     /* `control`; lock */
 	bool answered;			     /* lock: the answer was read */
+	bool holds_samples;		     /* lock: ids of the cache's are kept */
 	uint64_t trace_at;		     /* `trace`; trace_lock: the next access to tell of */
 	struct control_file *next, **before; /* jobs_lock: in control->files */
 };

@@ -39,6 +39,8 @@ void control_stop(struct control *control)
 
 static void file_free(struct control_file *file)
 {
+	if (file->holds_samples)
+		cache_release_samples(file->control->options.cache);
 	control_parser_free(file->parser);
 	lock_destroy(&file->lock);
 	free(file->text);

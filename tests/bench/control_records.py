@@ -6,7 +6,7 @@ import struct
 import sys
 
 MAGIC, VERSION = 0x444853f5, 1
-SCORES, ORDER, EPOCH = 1, 2, 3
+SCORES, ORDER, EPOCH, TABLE = 1, 2, 3, 4
 
 
 def packed(kind, values):
@@ -27,6 +27,12 @@ def scores(ids, values):
 
 def order(epoch, ids):
     return record(ORDER, struct.pack("<QQ", epoch, len(ids)) + packed("I", ids))
+
+
+def table(paths):
+    """From then on ids are positions in this list."""
+    return record(TABLE, struct.pack("<Q", len(paths)) +
+                  b"".join(path.encode() + b"\0" for path in paths))
 
 
 def epoch_begins(epoch):

@@ -121,6 +121,9 @@ void check_step(void)
 	if (cache->lock.holder)
 		return; /* in the middle of a change */
 	check_sums(cache);
+	/* Names that come and go between two scans leave one that is numbered, at most. */
+	if (cache->slots.count > 2 * FILES)
+		fail_run("%u slots for %d names", cache->slots.count, FILES);
 	if (report_memory_locked(cache) > allowed_bytes(cache))
 		fail_run("%llu pages are counted of %llu",
 			 (unsigned long long)report_memory_locked(cache) / PAGE,

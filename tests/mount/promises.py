@@ -4,12 +4,16 @@ import errno
 import mmap
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 
 from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, raises, read, run_tests,
                     scratch, wait_until)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+import control_records as records  # pylint: disable=wrong-import-position
 
 DEADLINE = 60
 
@@ -147,5 +151,35 @@ def what_is_read_during_a_write_is_not_kept():
         subprocess.run(["umount", root], check=True)
 
 
-run_tests([what_is_read_during_a_write_is_not_kept, a_hung_file_that_leaves_delays_no_miss, a_lower_capacity_binds_what_was_reserved,
+def scores_by_path(fs):
+    with open(fs.at(".shade", "scores")) as file:
+        scores = dict(line.split()[:2] for line in file)
+    return {path: float(scores[str(number)]) for path, number in fs.samples().items()
+            if float(scores[str(number)]) >= 0}
+
+
+def a_table_means_what_it_meant():
+    """Ids of a table are files, whatever numbers a scan gives these later."""
+    root, contents = make_tree(8, size=100)
+    fs = Shade(root, capacity="8M")
+    paths = sorted(contents)
+    with records.Control(fs.path) as control:
+        control.write(records.table(paths))
+        control.write(records.scores([3], [1.5]))
+        assert scores_by_path(fs) == {paths[3]: 1.5}
+        os.unlink(os.path.join(root, paths[5]))
+        for name in ("0", "00", "000"):
+            with open(os.path.join(root, name), "w") as file:
+                file.write(name)
+        assert fs.control("rescan\n").startswith("ok")
+        wait_until(lambda: set(fs.samples()) == {*paths, "0", "00", "000"} - {paths[5]},
+                   "the names are new")
+        assert fs.samples()[paths[3]] == 6, fs.samples()
+        control.write(records.scores([0, 3, 7], [2.5, 3.5, 4.5]))
+        control.write(records.scores([5], [9]))
+        assert scores_by_path(fs) == {paths[0]: 2.5, paths[3]: 3.5, paths[7]: 4.5}
+    fs.end()
+
+
+run_tests([a_table_means_what_it_meant, what_is_read_during_a_write_is_not_kept, a_hung_file_that_leaves_delays_no_miss, a_lower_capacity_binds_what_was_reserved,
            pins_that_do_not_fit_are_named, a_daemon_without_standard_input, times_before_1970])
