@@ -77,6 +77,9 @@ void cache_release(struct cache *cache, struct node *node);
 /* The node may be gone: it counts only if it is what `slot` stands for. */
 void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot);
 void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
+/* The kernel's answer to a probe. */
+struct probe;
+void cache_probed(struct probe *probe, bool present);
 /* The kernel forgets a node; what it had of it is gone. */
 void cache_forget(struct cache *cache, struct node *node, uint64_t count);
 /* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */

@@ -10,6 +10,7 @@
  *	range.c		files that are too large to be fetched whole
  *	passing.c	what leaves the kernel, at once or when its readers have closed it
  *	budget.c	bytes
+ *	probe.c		whether the kernel still has what is resident
  *	numbering.c	the ids that trainers use
  *	hints.c		jobs, scores, orders, pins, capacity, policy
  *	warm.c		files that are to be made resident
@@ -112,6 +113,14 @@ struct warm_queue {
 	uint32_t first, end;
 };
 
+struct probing {
+	struct probe *sent; /* the kernel has not answered yet */
+	unsigned sent_count;
+	uint32_t round_left; /* so many residents are looked at in turn, from `next` on */
+	uint32_t next;
+	uint32_t spread; /* where to look while all is there */
+};
+
 /* A version that has come into being recently. */
 struct young {
 	struct young *next;
@@ -155,6 +164,7 @@ struct cache {
 	struct passing passing;
 	struct warm_queue warm;
 	struct young *young, **young_end;
+	struct probing probing;
 	struct access_log log;
 	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until
 				   * memory has come down */
@@ -298,6 +308,12 @@ void young_add_locked(struct cache *cache, struct node *node, bool changed, uint
 /* Those who have come of age can be kept from now on. */
 void young_expire_locked(struct cache *cache, uint64_t now_ms);
 void young_release_all(struct cache *cache);
+
+/* --- probe.c ----------------------------------------------------------------------------------*/
+
+/* Looks at some residents. To be called every few milliseconds, without the lock. */
+void probe_some(struct cache *cache);
+void probe_free_all(struct cache *cache);
 
 /* --- report.c ----------------------------------------------------------------------------------*/
 

@@ -78,6 +78,7 @@ static void run_clock(void *argument)
 			;
 		tree_reap(cache->tree);
 		expire(cache);
+		probe_some(cache);
 		start_all(cache); /* if drops make no progress, there is the spare third */
 		cache->options.tick(cache->options.tick_context);
 	}
@@ -166,6 +167,7 @@ void cache_destroy(struct cache *cache)
 {
 	page_cache_close(cache->page_cache);
 	fetch_free_all(cache);
+	probe_free_all(cache);
 	passing_release_all(cache);
 	young_release_all(cache);
 	tree_close(cache->tree);

@@ -230,6 +230,11 @@ int page_cache_drop(struct page_cache *r, struct node *node)
 	return rc;
 }
 
+int page_cache_probe(struct page_cache *r, struct node *node, uint64_t offset, struct probe *probe)
+{
+	return r->kernel->probe(r->context, node, offset, probe);
+}
+
 /* --- begin and end ------------------------------------------------------------------------------
  */
 

@@ -15,6 +15,7 @@
 #include "names/tree.h"
 
 struct page_cache;
+struct probe;
 
 /* How to reach the kernel: the front end's. Each returns 0 or a negative errno, -ENOENT if
  * the kernel does not know the node. */
@@ -22,6 +23,8 @@ struct page_cache_kernel {
 	int (*store)(void *context, struct node *node, const void *data, size_t size,
 		     uint64_t offset);
 	int (*drop)(void *context, struct node *node);
+	/* Asks whether the kernel has this byte of the file; the answer goes to cache_probed(). */
+	int (*probe)(void *context, struct node *node, uint64_t offset, struct probe *probe);
 	/* Makes the kernel look the node up. */
 	int (*introduce)(void *context, struct node *node);
 };
@@ -53,6 +56,9 @@ void page_cache_store(struct page_cache *page_cache, struct page_store *store);
 int page_cache_store_now(struct page_cache *page_cache, struct page_store *store);
 /* The kernel has got the bytes in another way: takes back a drop, like a store. */
 void page_cache_keep(struct page_cache *page_cache, struct node *node);
+/* 0, and an answer will come; or a negative errno. */
+int page_cache_probe(struct page_cache *page_cache, struct node *node, uint64_t offset,
+		     struct probe *probe);
 /* 1: queued, and `dropped` will be called; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then
  * the node keeps its pages until the kernel reclaims them. */
 int page_cache_drop(struct page_cache *page_cache, struct node *node);

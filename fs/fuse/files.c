@@ -509,6 +509,16 @@ static void do_init(void *context, struct fuse_conn_info *conn)
 	conn->congestion_threshold = UINT16_MAX;
 }
 
+/* What notify_probe() asked for. */
+static void do_retrieve_reply(fuse_req_t req, void *cookie, fuse_ino_t ino, off_t offset,
+			      struct fuse_bufvec *data)
+{
+	(void)ino;
+	(void)offset;
+	cache_probed(cookie, fuse_buf_size(data) > 0);
+	fuse_reply_none(req);
+}
+
 const struct fuse_lowlevel_ops files_ops = {
 	.init = do_init,
 	.lookup = do_lookup,
@@ -524,6 +534,7 @@ const struct fuse_lowlevel_ops files_ops = {
 	.open = do_open,
 	.read = do_read,
 	.release = do_release,
+	.retrieve_reply = do_retrieve_reply,
 	.write = do_write,
 	.ioctl = do_ioctl,
 	.setattr = do_setattr,
@@ -565,6 +576,7 @@ static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
 	case FUSE_FORGET:
 	case FUSE_BATCH_FORGET:
 	case FUSE_INTERRUPT:
+	case FUSE_NOTIFY_REPLY:
 	case FUSE_INIT:
 	case FUSE_DESTROY:
 		return false;

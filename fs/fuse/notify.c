@@ -39,6 +39,13 @@ static int notify_drop(void *context, struct node *node)
 	return fuse_lowlevel_notify_inval_inode(session_of(files), ino_of(node), 0, 0);
 }
 
+/* The kernel sends what it has of the byte's page in its cache, which does not count as a use. */
+static int notify_probe(void *context, struct node *node, uint64_t offset, struct probe *probe)
+{
+	return fuse_lowlevel_notify_retrieve(session_of(context), ino_of(node), 1, (off_t)offset,
+					     probe);
+}
+
 /* Looks the file up through the mount itself, as any process would. */
 static int notify_introduce(void *context, struct node *node)
 {
@@ -58,4 +65,5 @@ static int notify_introduce(void *context, struct node *node)
 
 const struct page_cache_kernel files_kernel = { .store = notify_store,
 						.drop = notify_drop,
+						.probe = notify_probe,
 						.introduce = notify_introduce };

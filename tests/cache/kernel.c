@@ -329,6 +329,17 @@ static int kernel_drop(void *context, struct node *node)
 	return 0;
 }
 
+static int kernel_probe(void *context, struct node *node, uint64_t offset, struct probe *probe)
+{
+	const struct inode *inode = find_inode(node);
+
+	(void)context;
+	if (!inode)
+		return -ENOENT;
+	cache_probed(probe, inode->pages[offset / PAGE].present);
+	return 0;
+}
+
 static int kernel_introduce(void *context, struct node *node)
 {
 	struct inode *inode;
@@ -340,7 +351,8 @@ static int kernel_introduce(void *context, struct node *node)
 	return rc;
 }
 
-const struct page_cache_kernel kernel_ops = { kernel_store, kernel_drop, kernel_introduce };
+const struct page_cache_kernel kernel_ops = { kernel_store, kernel_drop, kernel_probe,
+					      kernel_introduce };
 
 /* --- requests -----------------------------------------------------------------------------------
  */

@@ -124,7 +124,7 @@ static void run_until_end(void)
 		/* What was begun for nobody ends, too, and what passes through unseen. */
 		while (world.helpers_left > plan_stays())
 			fiber_sleep_ms(10);
-		fiber_sleep_ms(15000);
+		fiber_sleep_ms(30000);
 		check_rest();
 	}
 }
