@@ -146,7 +146,7 @@ void check_rest(void)
 	if (cache->stats.warm_pending && cache->warm.first == cache->warm.end)
 		fail_run("at rest %llu warm files are waited for",
 			 (unsigned long long)cache->stats.warm_pending);
-	if (cache->fetches || cache->ranges.started || cache->ranges.waiting)
+	if (cache->fetches || cache->ranges.started || cache->ranges.files)
 		fail_run("nobody reads any more, and something is still fetched");
 	if (cache->budget.passing_bytes)
 		fail_run("nobody reads any more, and %llu bytes still pass through",

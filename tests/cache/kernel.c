@@ -457,12 +457,13 @@ static void check_stamp(const struct node *node, unsigned page, const struct sta
 
 	if (left < sizeof(*stamp))
 		return; /* too few bytes to tell */
-	if (stamp->file == node->attr.ino && stamp->version == (uint64_t)node->attr.ctime_ns)
+	if (stamp->file == node->attr.ino && stamp->version == source_version(&node->attr))
 		return;
-	if (!source_explains_mixture((uint64_t)node->attr.ctime_ns, stamp))
+	if (!source_explains_mixture(source_version(&node->attr), stamp))
 		fail_run("%s: page %u is of version %llu of file %llu instead of %llu of %llu",
 			 node->name, page, (unsigned long long)stamp->version,
-			 (unsigned long long)stamp->file, (unsigned long long)node->attr.ctime_ns,
+			 (unsigned long long)stamp->file,
+			 (unsigned long long)source_version(&node->attr),
 			 (unsigned long long)node->attr.ino);
 }
 
@@ -551,13 +552,13 @@ static int open_name(int dir, const char *name, struct inode **out)
  * which this world does not promise while they hang. */
 static void check_age(const struct node *node, uint64_t began_ms)
 {
-	uint64_t until_ms = source_superseded_ms((uint64_t)node->attr.ctime_ns);
+	uint64_t until_ms = source_superseded_ms(source_version(&node->attr));
 	uint64_t allowed_ms = world.plan.staleness_ms + world.plan.deadline_ms;
 
 	if (!world.plan.observed && !world.plan.dirs_hang && until_ms != UINT64_MAX &&
 	    until_ms + allowed_ms < began_ms)
 		fail_run("%s: version %llu was opened %llu ms after the source had it", node->name,
-			 (unsigned long long)node->attr.ctime_ns,
+			 (unsigned long long)source_version(&node->attr),
 			 (unsigned long long)(began_ms - until_ms));
 }
 

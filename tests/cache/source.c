@@ -49,13 +49,19 @@ static uint64_t next_number(void)
 	return ++last_number;
 }
 
+/* A date, with the number of the version in its last digits. */
 static int64_t next_version(void)
 {
 	if (++last_change == VERSIONS_MAX)
 		fail_run("more than %d versions", VERSIONS_MAX);
 	superseded_ms[last_change] = 0;
 	writings[last_change] = (struct writing){ 0 };
-	return (int64_t)last_change;
+	return clock_date_ms() * 1000000 + (int64_t)last_change;
+}
+
+uint64_t source_version(const struct store_attr *attr)
+{
+	return (uint64_t)attr->ctime_ns % 1000000;
 }
 
 static void touch_dir(int dir)
@@ -65,13 +71,13 @@ static void touch_dir(int dir)
 
 static struct stamp stamp_of(const struct file *file)
 {
-	return (struct stamp){ file->attr.ino, (uint64_t)file->attr.ctime_ns };
+	return (struct stamp){ file->attr.ino, source_version(&file->attr) };
 }
 
 /* What a file was until now is history. */
 static void supersede(struct file *file)
 {
-	superseded_ms[file->attr.ctime_ns] = clock_now_ms();
+	superseded_ms[source_version(&file->attr)] = clock_now_ms();
 	file->faulty_ms = clock_now_ms();
 }
 
@@ -96,7 +102,7 @@ static void write_version(struct file *file, bool new_inode)
 
 static bool is_being_written(const struct file *file)
 {
-	return writings[file->attr.ctime_ns].until_ms > clock_now_ms();
+	return writings[source_version(&file->attr)].until_ms > clock_now_ms();
 }
 
 static void write_in_place(struct file *file)
@@ -104,7 +110,7 @@ static void write_in_place(struct file *file)
 	struct stamp before = stamp_of(file);
 
 	write_version(file, false);
-	writings[file->attr.ctime_ns] =
+	writings[source_version(&file->attr)] =
 		(struct writing){ before, clock_now_ms() + draw(WRITE_MS_MAX) };
 }
 

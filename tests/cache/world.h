@@ -81,6 +81,8 @@ void source_fault(void);  /* some fault begins or ends */
 void source_calm(void);	  /* all faults end */
 /* The file with this path. NULL: there never was one. */
 struct file *source_find(const char *path);
+/* The number of a version. */
+uint64_t source_version(const struct store_attr *attr);
 /* When this version of a file was no more; UINT64_MAX: it is the present one. */
 uint64_t source_superseded_ms(uint64_t version);
 /* Whether a page of this version may be of the one before: the version was written in place, and
