@@ -596,7 +596,8 @@ struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, stru
 	node_hold(fetch->node);
 	waiters = take_everybody_locked(fetch);
 	fail_locked(fetch, -ETIMEDOUT);
-	fetch->node->cache.late_ms = now_ms;
+	if (!cache_is_large(cache, fetch->node))
+		fetch->node->cache.late_ms = now_ms;
 	if (fetch->state == FETCH_WAITING) {
 		end_locked(fetch);
 	} else {

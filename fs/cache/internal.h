@@ -86,10 +86,12 @@ struct fetch {
 };
 
 struct ranges {
-	struct range *started; /* the store has them */
-	struct range *waiting; /* for their turn */
+	struct range *started;		       /* the store has them */
+	struct range_file *files, **files_end; /* that have ranges waiting, in turn */
 	unsigned running;
-	uint64_t bytes; /* of their buffers, in the budget, too */
+	uint64_t bytes;	     /* of their buffers, in the budget, too */
+	unsigned live;	     /* of those that are started: all but what is to be given up */
+	uint64_t live_bytes; /* of these */
 };
 
 #define PASSING_MAX 1024

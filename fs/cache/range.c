@@ -4,8 +4,10 @@
  *
  * Ranges leave half of the store and two thirds of the budget to whole files, so that neither can
  * starve the other, and one large file that hangs leaves room for the next. What does not fit
- * waits.
+ * waits in a queue of its file, and files take turns: however many READs of one file wait, the next
+ * one is found in as many steps as the store has ranges.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -14,11 +16,21 @@
 
 #define OF_ONE_FILE 8 /* reads at a time */
 
+/* The ranges of one file; it exists as long as there is one. All fields: cache lock. */
+struct range_file {
+	struct range_file *next, **before; /* in cache->ranges.files, if some wait */
+	struct range *waiting, **end;
+	unsigned count;	  /* of all */
+	unsigned started; /* the store has so many, */
+	uint64_t bytes;	  /* of so many bytes, */
+	unsigned late;	  /* and so many more that it was asked to give up */
+};
+
 struct range {
-	struct range *next,
-		**before; /* cache lock: in cache->ranges.started or in cache->ranges.waiting */
+	struct range *next, **before; /* cache lock: in cache->ranges.started, or in its file */
 	struct cache *cache;
-	struct node *node;     /* held */
+	struct node *node; /* held */
+	struct range_file *file;
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
 	bool late;	       /* cache lock: the store was asked to give it up */
 	bool spare;	       /* it began in the spare third of the budget */
@@ -29,15 +41,8 @@ struct range {
 	struct range *next_start; /* between range_pick_locked() and range_submit_all() */
 };
 
-static void link_locked(struct range **list, struct range *range)
-{
-	lock_assert_held(&range->cache->lock);
-	while (*list)
-		list = &(*list)->next;
-	range->next = NULL;
-	range->before = list;
-	*list = range;
-}
+/* --- queues -------------------------------------------------------------------------------------
+ */
 
 static void unlink_locked(struct range *range)
 {
@@ -47,12 +52,120 @@ static void unlink_locked(struct range *range)
 		range->next->before = range->before;
 }
 
-static void leave_locked(struct range *range, int rc, uint64_t now_ms)
+/* A file that has something waiting comes after all others that have. */
+static void queue_file_locked(struct cache *cache, struct range_file *file)
+{
+	struct ranges *ranges = &cache->ranges;
+
+	lock_assert_held(&cache->lock);
+	file->next = NULL;
+	file->before = ranges->files_end;
+	*ranges->files_end = file;
+	ranges->files_end = &file->next;
+}
+
+static void unqueue_file_locked(struct cache *cache, struct range_file *file)
+{
+	lock_assert_held(&cache->lock);
+	*file->before = file->next;
+	if (file->next)
+		file->next->before = file->before;
+	else
+		cache->ranges.files_end = file->before;
+}
+
+/* The range gets its file, a new one if the node has none. 0 or -ENOMEM. */
+static int join_file_locked(struct range *range)
+{
+	struct range_file **file = &range->node->cache.ranges;
+
+	lock_assert_held(&range->cache->lock);
+	assert(cache_is_large(range->cache, range->node));
+	if (!*file) {
+		*file = calloc(1, sizeof(**file));
+		if (!*file)
+			return -ENOMEM;
+		(*file)->end = &(*file)->waiting;
+	}
+	range->file = *file;
+	range->file->count++;
+	return 0;
+}
+
+static void leave_file_locked(struct range *range)
+{
+	struct range_file *file = range->file;
+
+	lock_assert_held(&range->cache->lock);
+	if (--file->count)
+		return;
+	range->node->cache.ranges = NULL;
+	free(file);
+}
+
+static void add_waiting_locked(struct range *range)
+{
+	struct range_file *file = range->file;
+
+	lock_assert_held(&range->cache->lock);
+	if (!file->waiting)
+		queue_file_locked(range->cache, file);
+	range->next = NULL;
+	range->before = file->end;
+	*file->end = range;
+	file->end = &range->next;
+}
+
+static void remove_waiting_locked(struct range *range)
+{
+	struct range_file *file = range->file;
+
+	lock_assert_held(&range->cache->lock);
+	if (file->end == &range->next)
+		file->end = range->before;
+	unlink_locked(range);
+	if (!file->waiting)
+		unqueue_file_locked(range->cache, file);
+}
+
+static void add_started_locked(struct range *range)
+{
+	struct range **first = &range->cache->ranges.started;
+
+	lock_assert_held(&range->cache->lock);
+	range->next = *first;
+	range->before = first;
+	if (*first)
+		(*first)->before = &range->next;
+	*first = range;
+	range->file->started++;
+	range->file->bytes += range->read.size;
+}
+
+/* From now on it is none of those that count. */
+static void uncount_started_locked(struct range *range)
+{
+	lock_assert_held(&range->cache->lock);
+	range->file->started--;
+	range->file->bytes -= range->read.size;
+	range->cache->ranges.live--;
+	range->cache->ranges.live_bytes -= range->read.size;
+}
+
+/* --- ends ---------------------------------------------------------------------------------------
+ */
+
+static void end_locked(struct range *range, int rc, uint64_t now_ms)
 {
 	struct cache *cache = range->cache;
 
 	lock_assert_held(&range->cache->lock);
 	unlink_locked(range);
+	if (range->late)
+		range->file->late--;
+	else
+		uncount_started_locked(range);
+	leave_file_locked(range);
 	cache->ranges.running--;
 	cache->ranges.bytes -= range->read.size;
 	budget_free_buffer(&cache->budget, range->read.size);
@@ -98,7 +211,7 @@ static void range_done(struct store_read *read, int rc)
 	if (waiter)
 		waiter->answer(waiter, rc, read->buffer, rc ? 0 : read->got);
 	lock_acquire(&cache->lock);
-	leave_locked(range, rc, clock_now_ms());
+	end_locked(range, rc, clock_now_ms());
 	lock_release(&cache->lock);
 	discard(range);
 	start_landed(cache, rc == -ENOMEM);
@@ -132,48 +245,29 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 	return range;
 }
 
-/* What the store has of one file, or of all. */
-struct share {
-	unsigned count;
-	uint64_t bytes;
-	bool late; /* it was asked to give one up, which is not counted */
-};
+/* --- starts -------------------------------------------------------------------------------------
+ */
 
-/* NULL: of all files. */
-static struct share share_of_locked(const struct cache *cache, const struct node *node)
+/* Ranges leave half of the store and two thirds of the budget to whole files. What the store was
+ * asked to give up does not count: it may never end. One range is always possible, however large
+ * the READ is. */
+static bool is_within_share_locked(const struct cache *cache, uint64_t size)
 {
-	struct share share = { 0 };
+	const struct ranges *ranges = &cache->ranges;
 
 	lock_assert_held(&cache->lock);
-	for (const struct range *range = cache->ranges.started; range; range = range->next)
-		if (node && range->node != node) {
-			continue;
-		} else if (range->late) {
-			share.late = true;
-		} else {
-			share.count++;
-			share.bytes += range->read.size;
-		}
-	return share;
+	return !ranges->live || (ranges->live < cache->budget.depth / 2 &&
+				 ranges->live_bytes + size <= cache->budget.limit_bytes / 3);
 }
 
-/* Ranges leave half of the store and two thirds of the budget to whole files, and one file leaves
- * half of that to others. What the store was asked to give up does not count: it may never end. One
- * range is always possible, however large the READ is. */
-static bool is_within_share_locked(struct cache *cache, const struct range *range)
+/* One file leaves half of that to others. */
+static bool is_within_files_share_locked(const struct cache *cache, const struct range_file *file,
+					 uint64_t size)
 {
-	const struct budget *budget = &cache->budget;
-	uint64_t size = range->read.size;
-	struct share own = share_of_locked(cache, range->node);
-	struct share all = share_of_locked(cache, NULL);
-
 	lock_assert_held(&cache->lock);
-	if (!all.count)
-		return true;
-	if (all.count >= budget->depth / 2 || all.bytes + size > budget->limit_bytes / 3)
-		return false;
-	return !own.count || (own.count < OF_ONE_FILE && own.count < budget->depth / 4 &&
-			      own.bytes + size <= budget->limit_bytes / 6);
+	return !cache->ranges.live || !file->started ||
+	       (file->started < OF_ONE_FILE && file->started < cache->budget.depth / 4 &&
+		file->bytes + size <= cache->budget.limit_bytes / 6);
 }
 
 static bool may_start_locked(struct cache *cache, struct range *range, uint64_t now_ms)
@@ -181,8 +275,6 @@ static bool may_start_locked(struct cache *cache, struct range *range, uint64_t 
 	struct need need = { .bytes = range->read.size };
 
 	lock_assert_held(&cache->lock);
-	if (!is_within_share_locked(cache, range))
-		return false;
 	if (start_has_room_locked(cache, need, now_ms))
 		return true;
 	range->spare = start_use_spare_locked(cache, need, now_ms);
@@ -196,23 +288,43 @@ static void start_locked(struct range *range, uint64_t now_ms)
 	struct cache *cache = range->cache;
 
 	lock_assert_held(&cache->lock);
-	unlink_locked(range);
-	link_locked(&cache->ranges.started, range);
+	remove_waiting_locked(range);
+	add_started_locked(range);
 	range->deadline_ms = now_ms + cache->options.deadline_ms;
+	cache->ranges.live++;
+	cache->ranges.live_bytes += range->read.size;
 	cache->ranges.running++;
 	cache->ranges.bytes += range->read.size;
 	budget_start(&cache->budget, range->read.size, now_ms);
 }
 
+/* The first that may start, of the first file that may have one more. That file goes to the end.
+ * Files that may not have something started, so they are not many. */
+static struct range *next_locked(struct cache *cache, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	for (struct range_file *file = cache->ranges.files; file; file = file->next) {
+		struct range *range = file->waiting;
+
+		if (!is_within_share_locked(cache, range->read.size))
+			return NULL;
+		if (!is_within_files_share_locked(cache, file, range->read.size))
+			continue;
+		if (!may_start_locked(cache, range, now_ms))
+			return NULL;
+		unqueue_file_locked(cache, file);
+		queue_file_locked(cache, file);
+		return range;
+	}
+	return NULL;
+}
+
 struct range *range_pick_locked(struct cache *cache, uint64_t now_ms)
 {
-	struct range *first = NULL, **end = &first;
+	struct range *first = NULL, **end = &first, *range;
 
 	lock_assert_held(&cache->lock);
-	for (struct range *next, *range = cache->ranges.waiting; range; range = next) {
-		next = range->next;
-		if (!may_start_locked(cache, range, now_ms))
-			continue;
+	while ((range = next_locked(cache, now_ms))) {
 		start_locked(range, now_ms);
 		range->next_start = NULL;
 		*end = range;
@@ -241,9 +353,11 @@ static int enter_locked(struct range *range)
 	lock_assert_held(&cache->lock);
 	if (cache->stopping)
 		return -ESHUTDOWN;
-	if (share_of_locked(cache, range->node).late)
+	if (range->node->cache.ranges && range->node->cache.ranges->late)
 		return -ETIMEDOUT;
-	link_locked(&cache->ranges.waiting, range);
+	if (join_file_locked(range))
+		return -ENOMEM;
+	add_waiting_locked(range);
 	return 0;
 }
 
@@ -272,9 +386,36 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter, u
 static struct waiter *give_up_locked(struct range *range, struct waiter *waiters)
 {
 	lock_assert_held(&range->cache->lock);
+	uncount_started_locked(range);
 	range->late = true;
+	range->file->late++;
 	store_cancel(range->cache->store, &range->read);
 	return waiter_join(take_waiter_locked(range), waiters);
+}
+
+/* It is not started any more. */
+static struct waiter *take_back_locked(struct range *range)
+{
+	struct waiter *waiter = take_waiter_locked(range);
+
+	lock_assert_held(&range->cache->lock);
+	remove_waiting_locked(range);
+	leave_file_locked(range);
+	discard(range);
+	return waiter;
+}
+
+/* Those of a file that waited for too long. */
+static struct waiter *take_late_locked(struct cache *cache, struct range_file *file,
+				       uint64_t now_ms, struct waiter *waiters)
+{
+	lock_assert_held(&cache->lock);
+	for (struct range *next, *range = file->waiting; range; range = next) {
+		next = range->next;
+		if (range->deadline_ms <= now_ms)
+			waiters = waiter_join(take_back_locked(range), waiters);
+	}
+	return waiters;
 }
 
 /* What waits for its turn is late only while nothing moves. */
@@ -287,31 +428,31 @@ struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
 	for (struct range *range = cache->ranges.started; range; range = range->next)
 		if (range->deadline_ms <= now_ms && !range->late)
 			waiters = give_up_locked(range, waiters);
-	for (struct range *next, *range = cache->ranges.waiting; range && stuck; range = next) {
-		next = range->next;
-		if (range->deadline_ms > now_ms)
-			continue;
-		waiters = waiter_join(take_waiter_locked(range), waiters);
-		unlink_locked(range);
-		discard(range);
+	for (struct range_file *next, *file = cache->ranges.files; file && stuck; file = next) {
+		next = file->next;
+		waiters = take_late_locked(cache, file, now_ms, waiters);
 	}
 	return waiters;
 }
 
+static struct range *find_waiting_locked(const struct cache *cache, waiter_match *is, void *context)
+{
+	lock_assert_held(&cache->lock);
+	for (struct range_file *file = cache->ranges.files; file; file = file->next)
+		for (struct range *range = file->waiting; range; range = range->next)
+			if (is(range->waiter, context))
+				return range;
+	return NULL;
+}
+
 struct waiter *range_take_waiter_locked(struct cache *cache, waiter_match *is, void *context)
 {
-	struct waiter *waiter;
+	struct range *waiting;
 
 	lock_assert_held(&cache->lock);
 	for (struct range *range = cache->ranges.started; range; range = range->next)
 		if (range->waiter && is(range->waiter, context))
 			return take_waiter_locked(range);
-	for (struct range *range = cache->ranges.waiting; range; range = range->next)
-		if (is(range->waiter, context)) {
-			waiter = take_waiter_locked(range);
-			unlink_locked(range);
-			discard(range);
-			return waiter;
-		}
-	return NULL;
+	waiting = find_waiting_locked(cache, is, context);
+	return waiting ? take_back_locked(waiting) : NULL;
 }

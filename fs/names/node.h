@@ -21,6 +21,7 @@
 #define SLOT_NONE UINT32_MAX
 
 struct fetch;
+struct range_file;
 
 /* Directories: names/ alone, tree lock. */
 struct node_dir {
@@ -34,8 +35,11 @@ struct node_dir {
 /* Files: cache/ alone, cache lock. */
 struct node_cache {
 	struct fetch *fetch; /* NULL: none is under way */
-	uint64_t late_ms;    /* when the source last missed the deadline; 0: never */
-	uint32_t slot;	     /* the id in the policy core; SLOT_NONE: none (atomic access) */
+	union {
+		uint64_t late_ms;	   /* when the source last missed the deadline; 0: never */
+		struct range_file *ranges; /* of a file that is read by ranges; NULL: none */
+	};
+	uint32_t slot; /* the id in the policy core; SLOT_NONE: none (atomic access) */
 	uint32_t opens : 24;
 	uint32_t charges : 2; /* drops under way that count its pages as leaving */
 	bool counted : 1;     /* observed: a READ counted as the access of an open not yet seen */
