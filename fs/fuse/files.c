@@ -44,12 +44,12 @@ static struct node *node_of(const struct files *files, fuse_ino_t ino)
 /* --- names and attributes ----------------------------------------------------------------------*/
 
 /* Before 1970 the seconds are negative, and the nanoseconds still count upwards. */
-static struct timespec time_from(int64_t ns)
+static struct timespec time_from(__int128 ns)
 {
-	int64_t rest = ns % 1000000000;
+	long rest = (long)(ns % 1000000000);
 
 	rest += rest < 0 ? 1000000000 : 0;
-	return (struct timespec){ .tv_sec = (ns - rest) / 1000000000, .tv_nsec = rest };
+	return (struct timespec){ .tv_sec = (time_t)((ns - rest) / 1000000000), .tv_nsec = rest };
 }
 
 static struct stat stat_from(const struct store_attr *attr)
@@ -63,9 +63,9 @@ static struct stat stat_from(const struct store_attr *attr)
 		.st_size = (off_t)attr->size,
 		.st_blksize = 4096,
 		.st_blocks = (blkcnt_t)((attr->size + 511) / 512),
-		.st_mtim = time_from(attr->mtime_ns),
-		.st_ctim = time_from(attr->ctime_ns),
-		.st_atim = time_from(attr->mtime_ns),
+		.st_mtim = time_from(store_mtime(attr)),
+		.st_ctim = time_from(store_ctime(attr)),
+		.st_atim = time_from(store_mtime(attr)),
 	};
 }
 

@@ -86,16 +86,23 @@ static bool take_u32(struct cursor *c, uint32_t *value)
 	return true;
 }
 
-/* Files from before 1970 exist. */
-static bool take_time(struct cursor *c, int64_t *value)
+/* Files from before 1970 exist, and some from years that 64 bits do not reach. */
+static bool take_time(struct cursor *c, __int128 *ns)
 {
 	bool minus = take(c, "-");
-	uint64_t wide;
+	const char *begin = c->at;
 
-	if (!take_u64(c, INT64_MAX, &wide))
+	*ns = 0;
+	for (; c->at < c->end && *c->at >= '0' && *c->at <= '9'; c->at++) {
+		*ns = *ns * 10 + (*c->at - '0');
+		if (*ns > STORE_TIME_MAX)
+			return false;
+	}
+	if (c->at == begin || (*begin == '0' && (minus || c->at != begin + 1)))
 		return false;
-	*value = minus ? -(int64_t)wide : (int64_t)wide;
-	return true;
+	if (minus)
+		*ns = -*ns;
+	return take(c, " ");
 }
 
 static bool take_mode(struct cursor *c, uint32_t *mode)
@@ -110,10 +117,18 @@ static bool take_mode(struct cursor *c, uint32_t *mode)
 
 static bool take_attr(struct cursor *c, struct store_attr *attr)
 {
-	return take_u64(c, UINT64_MAX, &attr->ino) && take_u64(c, INT64_MAX, &attr->size) &&
-	       take_time(c, &attr->mtime_ns) && take_time(c, &attr->ctime_ns) &&
-	       take_mode(c, &attr->mode) && take_u32(c, &attr->uid) && take_u32(c, &attr->gid) &&
-	       take_u32(c, &attr->nlink);
+	__int128 mtime, ctime;
+	uint32_t mode;
+
+	*attr = (struct store_attr){ 0 };
+	if (!take_u64(c, UINT64_MAX, &attr->ino) || !take_u64(c, INT64_MAX, &attr->size) ||
+	    !take_time(c, &mtime) || !take_time(c, &ctime) || !take_mode(c, &mode) ||
+	    !take_u32(c, &attr->uid) || !take_u32(c, &attr->gid) || !take_u32(c, &attr->nlink))
+		return false;
+	attr->mode = (uint16_t)mode;
+	store_set_mtime(attr, mtime);
+	store_set_ctime(attr, ctime);
+	return true;
 }
 
 static bool is_visible(char c)
@@ -410,15 +425,21 @@ static char *put_number(char *at, uint64_t value, unsigned base)
 	return at;
 }
 
-static char *put_time(char *at, int64_t value)
+static char *put_time(char *at, __int128 ns)
 {
+	unsigned __int128 value = ns < 0 ? -(unsigned __int128)ns : (unsigned __int128)ns;
 	char *begin = at;
 
-	if (value >= 0)
-		return put_number(at, (uint64_t)value, 10);
-	at = put_number(at + 1, -(uint64_t)value, 10);
+	at += ns < 0;
+	if (value <= UINT64_MAX) {
+		at = put_number(at, (uint64_t)value, 10);
+	} else {
+		at = put_number(at, (uint64_t)(value / 1000000000), 10);
+		at += sprintf(at, "%09u", (unsigned)(value % 1000000000));
+	}
 	begin[0] = ' ';
-	begin[1] = '-';
+	if (ns < 0)
+		begin[1] = '-';
 	return at;
 }
 
@@ -426,8 +447,8 @@ static char *put_attr(char *at, const struct store_attr *attr)
 {
 	at = put_number(at, attr->ino, 10);
 	at = put_number(at, attr->size, 10);
-	at = put_time(at, attr->mtime_ns);
-	at = put_time(at, attr->ctime_ns);
+	at = put_time(at, store_mtime(attr));
+	at = put_time(at, store_ctime(attr));
 	at = put_number(at, attr->mode, 8);
 	at = put_number(at, attr->uid, 10);
 	at = put_number(at, attr->gid, 10);

@@ -116,9 +116,10 @@ static bool save_dir(void *context, const char *path, const struct store_attr *a
 		     uint64_t checked_ms)
 {
 	struct saving *saving = context;
-	int64_t changed_ns = attr->mtime_ns > attr->ctime_ns ? attr->mtime_ns : attr->ctime_ns;
+	__int128 mtime = store_mtime(attr), ctime = store_ctime(attr);
+	__int128 changed_ms = (mtime > ctime ? mtime : ctime) / 1000000;
 
-	if ((int64_t)checked_ms + saving->clocks_ms - changed_ns / 1000000 <= SETTLED_MS ||
+	if ((int64_t)checked_ms + saving->clocks_ms - changed_ms <= SETTLED_MS ||
 	    strlen(path) + 2 > MANIFEST_PATH_MAX)
 		return false;
 	manifest_add_dir(&saving->writer, path, attr);

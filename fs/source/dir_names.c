@@ -32,18 +32,23 @@ static int open_beneath(const struct store *store, const char *path, int flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+static __int128 time_of(const struct statx_timestamp *time)
+{
+	return (__int128)time->tv_sec * 1000000000 + time->tv_nsec;
+}
+
 void dir_convert(const struct statx *from, struct store_attr *to)
 {
 	*to = (struct store_attr){
 		.ino = from->stx_ino,
 		.size = from->stx_size,
-		.mtime_ns = from->stx_mtime.tv_sec * 1000000000 + from->stx_mtime.tv_nsec,
-		.ctime_ns = from->stx_ctime.tv_sec * 1000000000 + from->stx_ctime.tv_nsec,
 		.mode = from->stx_mode,
 		.uid = from->stx_uid,
 		.gid = from->stx_gid,
 		.nlink = from->stx_nlink,
 	};
+	store_set_mtime(to, time_of(&from->stx_mtime));
+	store_set_ctime(to, time_of(&from->stx_ctime));
 }
 
 static int stat_fd(int fd, const char *name, struct store_attr *attr)

@@ -14,44 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "source/attr.h"
+
 struct statvfs;
 struct store;
-
-/* What tells one version of a file from another, and what stat() shows. */
-struct store_attr {
-	uint64_t ino;
-	uint64_t size;
-	int64_t mtime_ns;
-	int64_t ctime_ns;
-	uint32_t mode;
-	uint32_t uid;
-	uint32_t gid;
-	uint32_t nlink;
-};
-
-static inline bool store_same_version(const struct store_attr *a, const struct store_attr *b)
-{
-	return a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns;
-}
-
-static inline bool store_same_attr(const struct store_attr *a, const struct store_attr *b)
-{
-	return store_same_version(a, b) && a->mode == b->mode && a->uid == b->uid &&
-	       a->gid == b->gid && a->nlink == b->nlink;
-}
-
-/* When it came into being, by the source's clock. */
-static inline int64_t store_changed_ms(const struct store_attr *attr)
-{
-	return attr->ctime_ns / 1000000;
-}
-
-/* Whether the source dates files by whole seconds, as far as this one tells. */
-static inline bool store_is_coarse(const struct store_attr *attr)
-{
-	return attr->ctime_ns % 1000000000 == 0;
-}
 
 /* One read of one version: from `offset`, up to `size` bytes. */
 struct store_read {

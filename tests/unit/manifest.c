@@ -218,11 +218,18 @@ Test(manifest, only_the_same_version_counts)
 
 static void fill_extremes(struct manifest_writer *writer)
 {
-	static const struct store_attr most = { UINT64_MAX, INT64_MAX,	INT64_MAX,  INT64_MAX,
-						0177777,    UINT32_MAX, UINT32_MAX, UINT32_MAX };
-	static const struct store_attr least = { .mtime_ns = -INT64_MAX, .ctime_ns = -1 };
+	struct store_attr most = { .ino = UINT64_MAX,
+				   .size = INT64_MAX,
+				   .mode = 0177777,
+				   .uid = UINT32_MAX,
+				   .gid = UINT32_MAX,
+				   .nlink = UINT32_MAX };
+	struct store_attr least = { .ctime_ns = -1, .ctime_era = 0 };
 	char name[MANIFEST_PATH_MAX];
 
+	store_set_mtime(&most, STORE_TIME_MAX);
+	store_set_ctime(&most, STORE_TIME_MAX + 1);
+	store_set_mtime(&least, -STORE_TIME_MAX);
 	memset(name, 0xff, sizeof(name));
 	name[sizeof(name) - 2] = 0;
 	manifest_add_dir(writer, "", &dir_attr);
@@ -245,14 +252,41 @@ Test(manifest, extremes_come_back)
 		     fault.what);
 	cr_assert_eq(manifest_list(manifest, "", &dir_attr, note, found), 1);
 	cr_assert_eq(found->count, 3u);
-	cr_assert_eq(found->attrs[0].mtime_ns, -INT64_MAX);
-	cr_assert_eq(found->attrs[0].ctime_ns, -1);
+	cr_assert(store_mtime(&found->attrs[0]) == -STORE_TIME_MAX);
+	cr_assert(store_ctime(&found->attrs[0]) == -1);
+	cr_assert(store_mtime(&found->attrs[1]) == STORE_TIME_MAX);
+	cr_assert(store_ctime(&found->attrs[1]) == STORE_TIME_MAX);
 	cr_assert_eq(found->attrs[1].ino, UINT64_MAX);
 	cr_assert_eq(found->attrs[1].mode, 0177777u);
 	cr_assert_eq(found->attrs[1].nlink, UINT32_MAX);
 	cr_assert_eq(strlen(found->names[2]), MANIFEST_PATH_MAX - 2u);
 	manifest_put(manifest);
 	free(found);
+}
+
+/* Every era, and where one ends and the next begins. */
+Test(manifest, times_come_back)
+{
+	const __int128 era = (__int128)1 << 64, half = era / 2;
+
+	for (int i = -15; i <= 15; i++)
+		for (int near = -2; near <= 2; near++) {
+			const __int128 times[] = { i * era + near, i * era + half + near };
+
+			for (unsigned t = 0; t < 2; t++) {
+				struct store_attr attr = { 0 }, other = { 0 };
+
+				if (times[t] > STORE_TIME_MAX)
+					continue;
+				store_set_mtime(&attr, times[t]);
+				store_set_ctime(&other, times[t]);
+				cr_assert(store_mtime(&attr) == times[t], "era %d, %d", i, near);
+				cr_assert(store_ctime(&other) == times[t], "era %d, %d", i, near);
+				store_set_mtime(&other, times[t] + era);
+				other.ctime_ns = other.ctime_era = 0;
+				cr_assert(i == 15 || !store_same_version(&attr, &other));
+			}
+		}
 }
 
 /* --- what is refused -------------------------------------------------------------------------- */
@@ -279,8 +313,10 @@ Test(manifest, numbers)
 		"18446744073709551616 1 1 1 40755 0 0 1",
 		"99999999999999999999999999999999 1 1 1 40755 0 0 1",
 		"7 9223372036854775808 1 1 40755 0 0 1",
-		"7 1 9223372036854775808 1 40755 0 0 1",
-		"7 1 -9223372036854775809 1 40755 0 0 1",
+		"7 1 285924533142498050048 1 40755 0 0 1",
+		"7 1 -285924533142498050048 1 40755 0 0 1",
+		"7 1 999999999999999999999999999999999999999999 1 40755 0 0 1",
+		"7 1 -0 1 40755 0 0 1",
 		"7 1 1 1 200000 0 0 1",
 		"7 1 1 1 40758 0 0 1",
 		"7 1 1 1 40755 4294967296 0 1",
