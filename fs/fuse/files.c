@@ -55,7 +55,7 @@ static struct timespec time_from(__int128 ns)
 static struct stat stat_from(const struct store_attr *attr)
 {
 	return (struct stat){
-		.st_ino = attr->ino,
+		.st_ino = store_shown_ino(attr),
 		.st_mode = attr->mode,
 		.st_nlink = attr->nlink,
 		.st_uid = attr->uid,

@@ -16,7 +16,7 @@
 #include "fnv.h"
 #include "grow.h"
 
-static const char header[] = "shadefs manifest 1\n";
+static const char header[] = "shadefs manifest 2\n";
 
 struct dir {
 	char *path;
@@ -118,14 +118,17 @@ static bool take_mode(struct cursor *c, uint32_t *mode)
 static bool take_attr(struct cursor *c, struct store_attr *attr)
 {
 	__int128 mtime, ctime;
+	uint64_t nlink;
 	uint32_t mode;
 
 	*attr = (struct store_attr){ 0 };
 	if (!take_u64(c, UINT64_MAX, &attr->ino) || !take_u64(c, INT64_MAX, &attr->size) ||
 	    !take_time(c, &mtime) || !take_time(c, &ctime) || !take_mode(c, &mode) ||
-	    !take_u32(c, &attr->uid) || !take_u32(c, &attr->gid) || !take_u32(c, &attr->nlink))
+	    !take_u32(c, &attr->uid) || !take_u32(c, &attr->gid) ||
+	    !take_u64(c, STORE_LINKS_MAX, &nlink))
 		return false;
 	attr->mode = (uint16_t)mode;
+	attr->nlink = (uint32_t)nlink & STORE_LINKS_MAX;
 	store_set_mtime(attr, mtime);
 	store_set_ctime(attr, ctime);
 	return true;
@@ -174,7 +177,12 @@ static bool is_path(const char *path)
 
 static bool take_entry(struct cursor *c, char *name, struct store_attr *attr)
 {
-	return take(c, "e ") && take_attr(c, attr) && take_name(c, name);
+	bool elsewhere = take(c, "x ");
+
+	if ((!elsewhere && !take(c, "e ")) || !take_attr(c, attr) || !take_name(c, name))
+		return false;
+	attr->dev = elsewhere ? STORE_DEV_ELSEWHERE : 0;
+	return true;
 }
 
 /* --- the sequence of paths ---------------------------------------------------------------------
@@ -374,11 +382,13 @@ int manifest_list(const struct manifest *manifest, const char *path,
 		  void *context)
 {
 	const struct dir *dir = find_dir(manifest, path);
+	struct store_attr known = dir ? dir->attr : (struct store_attr){ 0 };
 	char name[MANIFEST_PATH_MAX];
 	struct cursor at;
 	int rc = 0;
 
-	if (!dir || !store_same_attr(&dir->attr, version))
+	known.dev = version->dev; /* the numbers were another daemon's */
+	if (!dir || !store_same_attr(&known, version))
 		return 0;
 	at = (struct cursor){ manifest->text + dir->entries_at, manifest->text + manifest->size };
 	for (uint32_t i = 0; !rc && i < dir->count; i++) {
@@ -386,6 +396,8 @@ int manifest_list(const struct manifest *manifest, const char *path,
 		bool good = take_entry(&at, name, &attr);
 
 		assert(good); /* it was when it was loaded */
+		if (attr.dev != STORE_DEV_ELSEWHERE)
+			attr.dev = version->dev;
 		rc = entry(context, name, &attr);
 	}
 	return rc ? rc : 1;
@@ -474,13 +486,14 @@ void manifest_add_dir(struct manifest_writer *writer, const char *path,
 		      const struct store_attr *attr)
 {
 	put_line(writer, 'd', attr, "/", path);
+	writer->dev = attr->dev;
 	writer->dirs++;
 }
 
 void manifest_add_entry(struct manifest_writer *writer, const char *name,
 			const struct store_attr *attr)
 {
-	put_line(writer, 'e', attr, "", name);
+	put_line(writer, attr->dev == writer->dev ? 'e' : 'x', attr, "", name);
 	writer->entries++;
 }
 

@@ -2,14 +2,17 @@
 /*
  * The manifest: what directories had inside when they were last read, as text.
  *
- *	shadefs manifest 1
+ *	shadefs manifest 2
  *	d ATTRIBUTES /PATH		a directory, as it was just before it was read
  *	e ATTRIBUTES NAME		what is in it, sorted by name
- *	end DIRECTORIES ENTRIES MARK	nothing follows; the mark is of all bytes before
+ *	x ATTRIBUTES NAME		the same, for what is in another file system than the
+ *directory end DIRECTORIES ENTRIES MARK	nothing follows; the mark is of all bytes before
  *
  * ATTRIBUTES are inode number, size, modification and change time (nanoseconds), mode (octal),
  * owner, group and links. In names, all but visible ASCII is \nnn (octal), and so is \ itself.
  * Directories are sorted by path, component by component, so each is there once.
+ *
+ * Which file system that is, is not there: numbers of devices are others after the next boot.
  *
  * A manifest is taken whole or not at all. What it says of a directory counts only if the
  * source still has that version of the directory.
@@ -54,6 +57,7 @@ int manifest_list(const struct manifest *manifest, const char *path,
 struct manifest_writer {
 	FILE *file; /* its errors are the caller's; NULL: only the mark is wanted */
 	uint64_t mark;
+	unsigned dev; /* the last directory's */
 	unsigned long long dirs, entries;
 };
 

@@ -13,6 +13,8 @@
 #include <sanitizer/lsan_interface.h>
 #endif
 
+static_assert(offsetof(struct node, name) + 18 <= 136, "node.h says how much a node takes");
+
 struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
 		      uint64_t now_ms)
 {

@@ -139,14 +139,15 @@ static int stat_below(struct tree *tree, const char *path, const char *name,
 }
 
 /* Files are compared with the source when they are fetched. Directories, whose modes say who may
- * enter, and empty files are never fetched, so the source is asked about them now. */
+ * enter, and empty files are never fetched, so the source is asked about them now; and about files
+ * in another file system than the directory, since no manifest can tell which one that is now. */
 static int recall_entry(void *context, const char *name, const struct store_attr *attr)
 {
 	struct recalling *r = context;
 	struct store_attr now = *attr;
 	int rc = 0;
 
-	if (attr_is_dir(attr) || !attr->size) {
+	if (attr_is_dir(attr) || !attr->size || attr->dev == STORE_DEV_ELSEWHERE) {
 		rc = stat_below(r->tree, r->path, name, &now);
 		if (!rc && attr_is_dir(attr) != attr_is_dir(&now))
 			rc = -ESTALE;
@@ -194,7 +195,8 @@ static int read_listing(struct tree *tree, struct listing *listing, const struct
  * fault of the source that is over. */
 static bool is_unchanged(const struct node *old, const struct node *found)
 {
-	return node_is_dir(old) ? node_is_dir(found) && old->attr.ino == found->attr.ino
+	return node_is_dir(old) ? node_is_dir(found) && old->attr.ino == found->attr.ino &&
+					  old->attr.dev == found->attr.dev
 				: store_same_version(&old->attr, &found->attr);
 }
 

@@ -14,19 +14,27 @@
  * Nanoseconds since 1970 take more than 64 bits in the year 9999. `mtime_ns` and `ctime_ns` are the
  * low 64 bits, and the era is what is above them. From 1677 to 2262 the era is 0, and the low bits
  * are the whole number.
+ *
+ * A source may span file systems, each of which numbers its files from 1. `dev` says which it is,
+ * in numbers that hold while the daemon runs; 0 is that of the source's top.
  */
 struct store_attr {
 	uint64_t ino;
 	uint64_t size;
 	int64_t mtime_ns;
 	int64_t ctime_ns;
-	uint32_t mode : 16;
-	int32_t mtime_era : 5;
-	int32_t ctime_era : 5;
 	uint32_t uid;
 	uint32_t gid;
-	uint32_t nlink;
+	uint32_t mode : 16;
+	uint32_t dev : 11;
+	int32_t mtime_era : 5;
+	uint32_t nlink : 27; /* at most STORE_LINKS_MAX */
+	int32_t ctime_era : 5;
 };
+
+#define STORE_DEVICES 2048
+#define STORE_DEV_ELSEWHERE 2047 /* in a manifest: another than the directory's */
+#define STORE_LINKS_MAX ((1u << 27) - 1)
 
 static_assert(sizeof(struct store_attr) == 48, "struct node has room for no more");
 
@@ -46,15 +54,23 @@ bool store_is_coarse(const struct store_attr *attr);
 
 static inline bool store_same_version(const struct store_attr *a, const struct store_attr *b)
 {
-	return a->ino == b->ino && a->size == b->size && a->mtime_ns == b->mtime_ns &&
-	       a->ctime_ns == b->ctime_ns && a->mtime_era == b->mtime_era &&
-	       a->ctime_era == b->ctime_era;
+	return a->ino == b->ino && a->dev == b->dev && a->size == b->size &&
+	       a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
+	       a->mtime_era == b->mtime_era && a->ctime_era == b->ctime_era;
 }
 
 static inline bool store_same_attr(const struct store_attr *a, const struct store_attr *b)
 {
 	return store_same_version(a, b) && a->mode == b->mode && a->uid == b->uid &&
 	       a->gid == b->gid && a->nlink == b->nlink;
+}
+
+/* The inode number that the mount shows. The mount is one file system: what has the same number and
+ * several links is one file, and a directory with the number of one above it is a loop. File
+ * systems that number from 1 on leave the high bits free. */
+static inline uint64_t store_shown_ino(const struct store_attr *attr)
+{
+	return attr->ino ^ (uint64_t)attr->dev << 53;
 }
 
 #endif

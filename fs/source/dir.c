@@ -20,6 +20,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "source/align.h"
+#include "source/devices.h"
 #include "source/dir.h"
 
 #define WORKERS 64 /* of the kernel, for chains that wait */
@@ -58,8 +59,9 @@ struct dir_store {
 	struct chain *chains; /* `depth` of them; lock: who has them */
 	struct chain *free;   /* lock */
 	struct store_read *waiting, **waiting_end; /* lock: for a chain */
-	bool buffered;				   /* lock: direct reads do not work here */
-	bool stopping;				   /* lock */
+	bool buffered[STORE_DEVICES]; /* lock: direct reads do not work in these file systems */
+	bool stopping;		      /* lock */
+	struct devices devices;
 };
 
 /* --- chains -------------------------------------------------------------------------------------
@@ -118,7 +120,8 @@ static void submit_read_locked(struct dir_store *store, struct chain *chain)
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	lock_assert_held(&store->lock);
-	chain->direct = !store->buffered && from % STORE_ALIGN == 0 && read->got % STORE_ALIGN == 0;
+	chain->direct = !store->buffered[read->expected->dev] && from % STORE_ALIGN == 0 &&
+			read->got % STORE_ALIGN == 0;
 
 	chain->how = (struct open_how){
 		.flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (chain->direct ? O_DIRECT : 0),
@@ -196,7 +199,7 @@ static bool is_refused(const struct chain *chain)
 }
 
 /* What came of it: 0, STORE_MORE, or a negative errno. */
-static int outcome(const struct chain *chain)
+static int outcome(struct store *store, const struct chain *chain)
 {
 	struct store_attr found;
 
@@ -205,17 +208,17 @@ static int outcome(const struct chain *chain)
 	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
 		if (chain->results[link] < 0)
 			return chain->results[link];
-	dir_convert(&chain->stat, &found);
+	dir_convert(store, &chain->stat, &found);
 	return store_read_outcome(chain->read, &found, (size_t)chain->results[LINK_READ]);
 }
 
 static void finish(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
-	int rc = is_refused(chain) ? STORE_MORE : outcome(chain);
+	int rc = is_refused(chain) ? STORE_MORE : outcome(&store->store, chain);
 
 	lock_acquire(&store->lock);
-	store->buffered |= is_refused(chain);
+	store->buffered[read->expected->dev] |= is_refused(chain);
 	if (rc == STORE_MORE && !chain->cancelled) {
 		submit_locked(store, chain);
 		lock_release(&store->lock);
@@ -276,6 +279,11 @@ static void serve(void *argument)
 			handle(store, &copy);
 		}
 	}
+}
+
+struct devices *dir_devices(struct store *store)
+{
+	return &((struct dir_store *)store)->devices;
 }
 
 int dir_root(const struct store *store)
@@ -403,6 +411,7 @@ static const struct store_ops dir_ops = {
 int store_dir_open(struct store **out, const char *path, unsigned depth)
 {
 	struct dir_store *store = calloc(1, sizeof(*store));
+	struct store_attr top;
 	int rc;
 
 	if (!store)
@@ -412,7 +421,9 @@ int store_dir_open(struct store **out, const char *path, unsigned depth)
 	store->waiting_end = &store->waiting;
 	lock_init(&store->lock, LOCK_STORE);
 	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	rc = store->root < 0 ? -errno : start(store);
+	rc = store->root < 0 ? -errno : dir_stat(&store->store, "", &top); /* in device 0 */
+	if (!rc)
+		rc = start(store);
 	if (!rc) {
 		*out = &store->store;
 		return 0;

@@ -9,9 +9,10 @@
 
 #define DIR_WANTED (STATX_BASIC_STATS) /* for dir_convert() */
 
+struct devices *dir_devices(struct store *store);
 /* A descriptor of the directory, good for the calls that end in `at`. */
 int dir_root(const struct store *store);
-void dir_convert(const struct statx *from, struct store_attr *to);
+void dir_convert(struct store *store, const struct statx *from, struct store_attr *to);
 
 /* dir_names.c: names and attributes, for the ops of dir.c. */
 int dir_stat(struct store *store, const char *path, struct store_attr *attr);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "source/devices.h"
 #include "source/dir.h"
 
 static int open_beneath(const struct store *store, const char *path, int flags)
@@ -37,27 +38,31 @@ static __int128 time_of(const struct statx_timestamp *time)
 	return (__int128)time->tv_sec * 1000000000 + time->tv_nsec;
 }
 
-void dir_convert(const struct statx *from, struct store_attr *to)
+void dir_convert(struct store *store, const struct statx *from, struct store_attr *to)
 {
+	unsigned dev = devices_number(dir_devices(store), from->stx_dev_major, from->stx_dev_minor);
+
 	*to = (struct store_attr){
 		.ino = from->stx_ino,
+		.dev = dev & (STORE_DEVICES - 1),
 		.size = from->stx_size,
 		.mode = from->stx_mode,
 		.uid = from->stx_uid,
 		.gid = from->stx_gid,
-		.nlink = from->stx_nlink,
+		.nlink = (from->stx_nlink < STORE_LINKS_MAX ? from->stx_nlink : STORE_LINKS_MAX) &
+			 STORE_LINKS_MAX,
 	};
 	store_set_mtime(to, time_of(&from->stx_mtime));
 	store_set_ctime(to, time_of(&from->stx_ctime));
 }
 
-static int stat_fd(int fd, const char *name, struct store_attr *attr)
+static int stat_fd(struct store *store, int fd, const char *name, struct store_attr *attr)
 {
 	struct statx stat;
 
 	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, DIR_WANTED, &stat))
 		return -errno;
-	dir_convert(&stat, attr);
+	dir_convert(store, &stat, attr);
 	return 0;
 }
 
@@ -71,7 +76,7 @@ int dir_stat(struct store *store, const char *path, struct store_attr *attr)
 
 	if (fd < 0)
 		return fd;
-	rc = stat_fd(fd, "", attr);
+	rc = stat_fd(store, fd, "", attr);
 	close(fd);
 	return rc;
 }
@@ -130,6 +135,7 @@ struct question {
 };
 
 struct questions {
+	struct store *store;
 	int dir;
 	unsigned count;
 	_Atomic unsigned next; /* to be asked about */
@@ -177,7 +183,7 @@ static bool ask_next(struct questions *questions)
 
 	if (at >= questions->count)
 		return false;
-	question->rc = stat_fd(questions->dir, question->name, &question->attr);
+	question->rc = stat_fd(questions->store, questions->dir, question->name, &question->attr);
 	return true;
 }
 
@@ -220,7 +226,7 @@ static int tell(const struct questions *questions, store_entry *entry, void *con
 	return rc;
 }
 
-static int list(DIR *dir, store_entry *entry, void *context)
+static int list(struct store *store, DIR *dir, store_entry *entry, void *context)
 {
 	struct questions *questions = malloc(sizeof(*questions));
 	bool is_last = false;
@@ -228,6 +234,7 @@ static int list(DIR *dir, store_entry *entry, void *context)
 
 	if (!questions)
 		return -ENOMEM;
+	questions->store = store;
 	questions->dir = dirfd(dir);
 	questions->count = 0;
 	while (!rc && !is_last) {
@@ -257,7 +264,7 @@ int dir_list(struct store *store, const char *path, store_entry *entry, void *co
 		close(fd);
 		return rc;
 	}
-	rc = list(dir, entry, context);
+	rc = list(store, dir, entry, context);
 	closedir(dir);
 	return rc;
 }

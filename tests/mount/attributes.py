@@ -3,8 +3,9 @@
 import os
 import subprocess
 import tempfile
+import time
 
-from common import Shade, make_tree, run_tests, scratch, wait_until
+from common import Shade, Slow, make_tree, read, run_tests, scratch, wait_until
 
 
 def mount_at(kind, path):
@@ -65,4 +66,68 @@ def times_far_away():
         fs.end()
 
 
-run_tests([times_far_away])
+@with_mounts
+def file_systems_inside():
+    """Each of them numbers its files from 1: as if all were hard links of one, and the file system
+    a loop."""
+    root = tempfile.mkdtemp(dir=scratch)
+    mount_at("tmpfs", root)
+    for name in ("a", "b"):
+        mount_at("tmpfs", os.path.join(root, name))
+    contents = {}
+    for folder in ("", "a", "b"):
+        for name in ("one", "two"):
+            path = os.path.join(folder, name)
+            contents[path] = f"{path} has this inside".encode()
+            put(root, path, data=contents[path])
+            os.link(os.path.join(root, path), os.path.join(root, path + ".link"))
+            contents[path + ".link"] = contents[path]
+    assert os.stat(os.path.join(root, "a/one")).st_ino == \
+        os.stat(os.path.join(root, "b/one")).st_ino, "the numbers are equal at the source"
+    manifest = os.path.join(scratch, "spanning.manifest")
+    wait_for_the_clock(root)
+    for _ in range(2):
+        fs = Shade(root, capacity="8M", manifest=manifest)
+        assert os.stat(fs.at("one")).st_ino == os.stat(os.path.join(root, "one")).st_ino
+        by_number = {}
+        for path in contents:
+            by_number.setdefault(os.stat(fs.at(path)).st_ino, []).append(path)
+        assert sorted(map(sorted, by_number.values())) == \
+            sorted([path, path + ".link"] for path in contents if not path.endswith(".link")), \
+            by_number
+        found = subprocess.run(["find", fs.path, "-name", "one"], capture_output=True, text=True)
+        assert found.returncode == 0 and not found.stderr and len(found.stdout.split()) == 3, found
+        with tempfile.TemporaryDirectory(dir=scratch) as copy:
+            subprocess.run(["cp", "-a", fs.path + "/.", copy], check=True)
+            for path, data in contents.items():
+                assert read(os.path.join(copy, path)) == data, path
+        fs.end()
+
+
+def wait_for_the_clock(root):
+    """A manifest leaves out directories that have changed just before they were read."""
+    newest = max(os.stat(folder).st_ctime for folder, _, _ in os.walk(root))
+    wait_until(lambda: time.time() > newest + 3, "the directories are old enough")
+
+
+@with_mounts
+def a_file_system_without_direct_reads():
+    """The others are still read around the page cache."""
+    root, contents = make_tree(6, size=20000)
+    slow = Slow(root)
+    put(root, "nested/here")
+    mount_at("ramfs", os.path.join(slow.path, "nested"))
+    put(slow.path, "nested/file", data=b"x" * 10000)
+    fs = Shade(slow.path, capacity="8M")
+    assert read(fs.at("nested/file")) == b"x" * 10000
+    before = slow.counts()
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    after = slow.counts()
+    assert int(after["direct_opens"]) - int(before["direct_opens"]) == len(contents), after
+    fs.end()
+    subprocess.run(["umount", mounted.pop()], check=True)
+    slow.end()
+
+
+run_tests([times_far_away, file_systems_inside, a_file_system_without_direct_reads])

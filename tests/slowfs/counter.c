@@ -8,6 +8,7 @@
 
 static const char *const names[COUNTER_COUNT] = {
 	[COUNTER_OPENS] = "opens",
+	[COUNTER_DIRECT_OPENS] = "direct_opens",
 	[COUNTER_READS] = "reads",
 	[COUNTER_BYTES] = "bytes",
 	[COUNTER_LOOKUPS] = "lookups",

@@ -8,6 +8,7 @@
 
 enum counter {
 	COUNTER_OPENS,
+	COUNTER_DIRECT_OPENS, /* of these, with O_DIRECT */
 	COUNTER_READS,
 	COUNTER_BYTES, /* delivered in answers to READ */
 	COUNTER_LOOKUPS,

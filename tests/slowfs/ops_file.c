@@ -41,6 +41,7 @@ static int open_file(fuse_req_t req, struct handle *handle, fuse_ino_t ino,
 	if (ret)
 		return ret;
 	counter_add(COUNTER_OPENS, 1);
+	counter_add(COUNTER_DIRECT_OPENS, !!(fi->flags & O_DIRECT));
 	ret = ops_enter_open(req, path);
 	if (ret)
 		return ret;

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "source/devices.h"
+
+static_assert(DEVICES_KNOWN < STORE_DEV_ELSEWHERE, "some numbers are left to be shared");
+
+/* A device of the table never leaves it and never moves, so it is searched without a lock. Nearly
+ * all files are in the first. */
+unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor)
+{
+	uint64_t key = ((uint64_t)major << 32 | minor) + 1;
+
+	for (unsigned i = 0; i < DEVICES_KNOWN; i++) {
+		uint64_t found = atomic_load(&devices->keys[i]);
+
+		if (!found && atomic_compare_exchange_strong(&devices->keys[i], &found, key))
+			found = key;
+		if (found == key)
+			return i;
+	}
+	return DEVICES_KNOWN + (unsigned)(key % (STORE_DEV_ELSEWHERE - DEVICES_KNOWN));
+}

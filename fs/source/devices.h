@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The file systems that a source spans. Each has a small number, which fits into a struct
+ * store_attr; the source's top is in number 0.
+ *
+ * A number is given for the daemon's life. A source with more file systems than the table has room
+ * for shares the numbers that are left among them.
+ */
+#ifndef SHADE_DEVICES_H
+#define SHADE_DEVICES_H
+
+#include <stdatomic.h>
+
+#include "source/attr.h"
+
+#define DEVICES_KNOWN 1536 /* have numbers of their own */
+
+struct devices {
+	_Atomic uint64_t keys[DEVICES_KNOWN]; /* by number, without gaps; 0: none */
+};
+
+/* From any thread. The first device that is asked about gets number 0. */
+unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor);
+
+#endif
