@@ -6,6 +6,7 @@
  * They come through io_uring, many files at a time. A file that hangs holds one of the
  * kernel's workers and delays no other file. Reads go around the page cache of the source's own
  * file system, where they would leave a second copy; where it cannot do that, the copy is dropped.
+ * Where it is allowed, they do not set the time of the last access either.
  */
 #include <assert.h>
 #include <errno.h>
@@ -41,6 +42,7 @@ struct chain {
 	unsigned file;	/* in the ring's table of files */
 	enum link last; /* to complete */
 	bool direct;	/* around the page cache */
+	bool noatime;	/* and without a trace at the source */
 	int results[LINKS];
 	bool cancelled;
 	struct statx stat;
@@ -48,9 +50,16 @@ struct chain {
 	struct chain *next; /* in `waiting` or `free` */
 };
 
+/* What a file system has refused. It is not tried again there. */
+struct refusals {
+	bool direct;  /* reads around the page cache */
+	bool noatime; /* reads that do not set the time of the last one */
+};
+
 struct dir_store {
 	struct store store;
 	int root;
+	uid_t uid; /* the daemon's */
 	unsigned depth;
 	struct thread thread;
 
@@ -59,8 +68,8 @@ struct dir_store {
 	struct chain *chains; /* `depth` of them; lock: who has them */
 	struct chain *free;   /* lock */
 	struct store_read *waiting, **waiting_end; /* lock: for a chain */
-	bool buffered[STORE_DEVICES]; /* lock: direct reads do not work in these file systems */
-	bool stopping;		      /* lock */
+	struct refusals refused[STORE_DEVICES];	   /* lock: by device */
+	bool stopping;				   /* lock */
 	struct devices devices;
 };
 
@@ -112,6 +121,14 @@ static void add_drop_locked(struct dir_store *store, struct chain *chain)
 	seal_link(sqe, chain, LINK_DROP, false);
 }
 
+/* Only the owner of a file and root may leave its atime as it is. In a user namespace root may not
+ * always, and then the file system refuses. */
+static bool may_keep_atime_locked(const struct dir_store *store, const struct store_attr *attr)
+{
+	lock_assert_held(&store->lock);
+	return !store->refused[attr->dev].noatime && (!store->uid || store->uid == attr->uid);
+}
+
 static void submit_read_locked(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
@@ -120,13 +137,15 @@ static void submit_read_locked(struct dir_store *store, struct chain *chain)
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	lock_assert_held(&store->lock);
-	chain->direct = !store->buffered[read->expected->dev] && from % STORE_ALIGN == 0 &&
+	chain->direct = !store->refused[read->expected->dev].direct && from % STORE_ALIGN == 0 &&
 			read->got % STORE_ALIGN == 0;
+	chain->noatime = may_keep_atime_locked(store, read->expected);
 
-	chain->how = (struct open_how){
-		.flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | (chain->direct ? O_DIRECT : 0),
-		.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS
-	};
+	chain->how = (struct open_how){ .flags = (uint64_t)(O_RDONLY | O_NONBLOCK | O_NOFOLLOW |
+							    (chain->direct ? O_DIRECT : 0) |
+							    (chain->noatime ? O_NOATIME : 0)),
+					.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+						   RESOLVE_NO_MAGICLINKS };
 	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->file);
 	seal_link(sqe, chain, LINK_OPEN, false);
 	sqe = add_link_locked(store);
@@ -191,11 +210,16 @@ static void start_waiting_locked(struct dir_store *store)
 	}
 }
 
-/* Whether the file system cannot read around its cache. */
-static bool is_refused(const struct chain *chain)
+/* Whether the file system cannot read around its cache, or not without setting atime. */
+static struct refusals refused(const struct chain *chain)
 {
-	return chain->direct &&
-	       (chain->results[LINK_OPEN] == -EINVAL || chain->results[LINK_READ] == -EINVAL);
+	int opened = chain->results[LINK_OPEN];
+
+	return (struct refusals){
+		.direct = chain->direct &&
+			  (opened == -EINVAL || chain->results[LINK_READ] == -EINVAL),
+		.noatime = chain->noatime && opened == -EPERM,
+	};
 }
 
 /* What came of it: 0, STORE_MORE, or a negative errno. */
@@ -215,10 +239,12 @@ static int outcome(struct store *store, const struct chain *chain)
 static void finish(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
-	int rc = is_refused(chain) ? STORE_MORE : outcome(&store->store, chain);
+	struct refusals now = refused(chain), *known = &store->refused[read->expected->dev];
+	int rc = now.direct || now.noatime ? STORE_MORE : outcome(&store->store, chain);
 
 	lock_acquire(&store->lock);
-	store->buffered[read->expected->dev] |= is_refused(chain);
+	known->direct |= now.direct;
+	known->noatime |= now.noatime;
 	if (rc == STORE_MORE && !chain->cancelled) {
 		submit_locked(store, chain);
 		lock_release(&store->lock);
@@ -418,6 +444,7 @@ int store_dir_open(struct store **out, const char *path, unsigned depth)
 		return -ENOMEM;
 	store->store.ops = &dir_ops;
 	store->depth = depth;
+	store->uid = geteuid();
 	store->waiting_end = &store->waiting;
 	lock_init(&store->lock, LOCK_STORE);
 	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);

@@ -252,10 +252,12 @@ static int list(struct store *store, DIR *dir, store_entry *entry, void *context
 
 int dir_list(struct store *store, const char *path, store_entry *entry, void *context)
 {
-	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
+	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY | O_NOATIME);
 	DIR *dir;
 	int rc;
 
+	if (fd == -EPERM) /* only its owner and root may ask for that */
+		fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
 	if (fd < 0)
 		return fd;
 	dir = fdopendir(fd);

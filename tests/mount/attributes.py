@@ -8,10 +8,10 @@ import time
 from common import Shade, Slow, make_tree, read, run_tests, scratch, wait_until
 
 
-def mount_at(kind, path):
-    """A file system of that kind, empty; it goes with the scratch folder."""
+def mount_at(kind, path, options="rw"):
+    """A file system of that kind, empty; with_mounts() unmounts it."""
     os.makedirs(path, exist_ok=True)
-    subprocess.run(["mount", "-t", kind, "none", path], check=True)
+    subprocess.run(["mount", "-t", kind, "-o", options, "none", path], check=True)
     mounted.append(path)
 
 
@@ -130,4 +130,33 @@ def a_file_system_without_direct_reads():
     slow.end()
 
 
-run_tests([times_far_away, file_systems_inside, a_file_system_without_direct_reads])
+def keeps_atimes(kind, owner, *prefix):
+    """Whether the source has no trace of having been read."""
+    root = tempfile.mkdtemp(dir=scratch)
+    mount_at(kind, root, "strictatime")
+    names = [f"folder/{number}" for number in range(8)]
+    for name in names:
+        os.chown(put(root, name, data=b"x" * 10000), owner, owner)
+    paths = [os.path.join(root, name) for name in (".", "folder", *names)]
+    for path in paths:
+        os.utime(path, ns=(10**9, 10**9))
+    fs = Shade(root, prefix=prefix, capacity="8M")
+    for name in names:
+        assert read(fs.at(name)) == b"x" * 10000
+    assert fs.stats()["fetch_errors"] == 0, fs.stats()
+    fs.end()
+    return all(os.stat(path).st_atime_ns == 10**9 for path in paths)
+
+
+@with_mounts
+def atimes_stay():
+    assert keeps_atimes("tmpfs", 0)
+    assert keeps_atimes("ramfs", 0), "without direct reads"
+    assert keeps_atimes("tmpfs", 1000)
+    # Who may not keep them, reads all the same.
+    without = ("setpriv", "--bounding-set=-fowner", "--inh-caps=-fowner")
+    assert not keeps_atimes("tmpfs", 1000, *without)
+    assert keeps_atimes("tmpfs", 0, *without)
+
+
+run_tests([times_far_away, atimes_stay, file_systems_inside, a_file_system_without_direct_reads])

@@ -131,11 +131,11 @@ class Filesystem:
 
 
 class Shade(Filesystem):
-    def __init__(self, source, point=None, **options):
+    def __init__(self, source, point=None, prefix=(), **options):
         options = {"mode": MODE, **options}
         text = ",".join(name if value is True else f"{name}={value}"
                         for name, value in options.items())
-        super().__init__(lambda path: [SHADEFS, "-f", "-o", text, source, path], "shadefs",
+        super().__init__(lambda path: [*prefix, SHADEFS, "-f", "-o", text, source, path], "shadefs",
                          point)
         wait_until(self.is_ready, "scanned")
 
