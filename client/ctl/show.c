@@ -106,7 +106,7 @@ int verb_status(struct call *call)
 {
 	char *config = NULL;
 	char *stats;
-	double errors;
+	double errors, left_out;
 	int code = call_read(call, "stats", &stats);
 
 	if (code)
@@ -125,6 +125,10 @@ int verb_status(struct call *call)
 	errors = pair_number(stats, "fetch_errors");
 	if (errors > 0)
 		printf("  %-10s %s reads of the source failed\n", "errors", say_count(errors).text);
+	left_out = pair_number(stats, "names_left_out");
+	if (left_out > 0)
+		printf("  %-10s %s names that the source fails to tell of; the log has the first\n",
+		       "left out", say_count(left_out).text);
 	free(config);
 	free(stats);
 	return EXIT_OK;

@@ -92,13 +92,6 @@ static int add_sample(struct scan *scan, uint32_t slot)
 	return 0;
 }
 
-/* What cannot be read has no samples. */
-static bool is_unreadable(int rc)
-{
-	return rc == -EACCES || rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ||
-	       rc == -ENAMETOOLONG;
-}
-
 /* Children are sorted by name and a directory's files come where its name stands, so this
  * is the sequence of sorted paths, component by component. */
 static int scan_dir(struct scan *scan, struct node *dir)
@@ -116,8 +109,8 @@ static int scan_dir(struct scan *scan, struct node *dir)
 			rc = -ECANCELED;
 		if (!rc && node_is_dir(child)) {
 			rc = scan_dir(scan, child);
-			if (is_unreadable(rc))
-				rc = 0;
+			if (tree_is_unreadable(tree, child, rc))
+				rc = 0; /* it has no samples */
 		} else if (!rc && slot != SLOT_NONE) {
 			rc = add_sample(scan, slot);
 		}

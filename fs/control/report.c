@@ -46,6 +46,7 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	GAUGE("inflight_bytes", s.inflight_bytes);
 	GAUGE("memory_bytes", s.memory_bytes);
 	GAUGE("samples", samples);
+	GAUGE("names_left_out", tree_left_out(cache_tree(control->options.cache)));
 	GAUGE("scan_complete", cache_scan_complete(control->options.cache));
 	COUNTER("accesses", s.sched.accesses + s.slotless_opens);
 	COUNTER("accesses_lost", control->options.hooks->accesses_lost(control->options.context));

@@ -110,6 +110,7 @@ void node_detach_locked(struct tree *tree, struct node *node)
 		for (uint32_t i = 0; i < node->dir.child_count; i++)
 			node_detach_locked(tree, node->dir.children[i]);
 		node->dir.child_count = 0;
+		tree_set_left_out_locked(tree, node, 0);
 	}
 	node_lose_name_locked(tree, node);
 	tree_remember_name_locked(tree, node);

@@ -25,8 +25,9 @@ struct range_file;
 
 /* Directories: names/ alone, tree lock. */
 struct node_dir {
-	struct node **children; /* sorted by name; NULL: not read yet */
-	uint64_t listed_ms;	/* `checked_ms` when the kernel last listed it */
+	struct node **children;	 /* sorted by name; NULL: not read yet */
+	uint64_t listed_ms : 48; /* `checked_ms` when the kernel last listed it */
+	uint64_t left_out : 16;	 /* names that the source fails to tell of */
 	uint32_t child_count;
 	int16_t read_rc; /* what came of reading it */
 	bool reading;	 /* a thread reads it, without the lock */

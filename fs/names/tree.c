@@ -128,6 +128,34 @@ uint64_t tree_orphans(struct tree *tree)
 	return orphans;
 }
 
+uint64_t tree_left_out(struct tree *tree)
+{
+	uint64_t left_out;
+
+	lock_acquire(&tree->lock);
+	left_out = tree->left_out;
+	lock_release(&tree->lock);
+	return left_out;
+}
+
+static bool is_mount_point(struct tree *tree, const struct node *dir)
+{
+	bool differs;
+
+	lock_acquire(&tree->lock);
+	differs = dir->parent && dir->attr.dev != dir->parent->attr.dev;
+	lock_release(&tree->lock);
+	return differs;
+}
+
+bool tree_is_unreadable(struct tree *tree, const struct node *dir, int rc)
+{
+	if (rc == -ENOTCONN || rc == -ECONNABORTED) /* what a FUSE mount without a server gives */
+		return is_mount_point(tree, dir);
+	return rc == -EACCES || rc == -ENOENT || rc == -ENOTDIR || rc == -ELOOP ||
+	       rc == -ENAMETOOLONG;
+}
+
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
 {
 	uint64_t checked_ms;

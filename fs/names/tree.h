@@ -54,6 +54,11 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 bool tree_has_news(struct tree *tree);
 /* How many nodes have lost their names while the kernel still knows them. */
 uint64_t tree_orphans(struct tree *tree);
+/* How many names are left out because the source fails to tell of them. */
+uint64_t tree_left_out(struct tree *tree);
+/* Whether reading a directory failed because of the directory alone, and not of the source: it may
+ * be closed to the daemon, or a dead file system that is mounted inside the source. */
+bool tree_is_unreadable(struct tree *tree, const struct node *dir, int rc);
 
 /* A cursor in a listing points after a child. It stays right if the directory is read again
  * meanwhile and others come or go: no name is left out or told twice. Below 2^63 - 3. */

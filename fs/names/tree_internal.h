@@ -30,6 +30,7 @@ struct tree {
 	_Atomic bool doubted;	   /* a node was marked stale */
 	_Atomic bool news;	   /* names have come, or permissions have changed */
 	uint64_t orphans;	   /* lock: nodes without a name that the kernel knows */
+	uint64_t left_out;	   /* lock: the sum of the directories' */
 	unsigned phase;		   /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
@@ -54,6 +55,8 @@ void node_detach_locked(struct tree *tree, struct node *node);
 /* Reads a directory. The lock is released meanwhile, so that a source that hangs delays only those
  * who need this directory; a second caller waits for the first. */
 int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
+
+void tree_set_left_out_locked(struct tree *tree, struct node *dir, uint32_t count);
 
 /* Where a name is among the children, or would be. */
 uint32_t tree_number_of(const struct node *dir, const char *name);

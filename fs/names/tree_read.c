@@ -5,10 +5,12 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/threads.h"
 #include "grow.h"
 #include "names/manifest.h"
@@ -20,6 +22,12 @@ struct listing {
 	uint64_t now_ms;
 	struct node **children;
 	uint32_t count, room;
+	/* Names that the source fails to tell of: how many there are now, and whether there were
+	 * any when the directory was last read; the first of them, and its negative errno. */
+	uint32_t left_out;
+	bool known;
+	char *left_name;
+	int left_rc;
 };
 
 static int by_name(const void *a, const void *b)
@@ -51,13 +59,25 @@ struct node *tree_find_child(const struct node *dir, const char *name)
 	return dir->dir.children[number];
 }
 
-static int add_entry(void *context, const char *name, const struct store_attr *attr)
+static void leave_out(struct listing *listing, const char *name, int rc)
+{
+	if (!listing->left_out++) {
+		listing->left_name = strdup(name);
+		listing->left_rc = rc;
+	}
+}
+
+static int add_entry(void *context, const char *name, const struct store_attr *attr, int rc)
 {
 	struct listing *listing = context;
 	struct node *node;
 
 	if (!listing->dir->parent && !strcmp(name, TREE_TAKEN))
 		return 0;
+	if (rc) {
+		leave_out(listing, name, rc);
+		return 0;
+	}
 	if (grow(listing->children, listing->room, listing->count, 1))
 		return -ENOMEM;
 	node = node_new(listing->dir, name, attr, listing->now_ms);
@@ -111,10 +131,27 @@ static int close_listing(struct listing *listing)
 	return 0;
 }
 
+/* Once, and not each time that the directory is read. */
+static void log_left_out(const struct listing *listing, const char *path)
+{
+	char more[64] = "";
+
+	if (!listing->left_out || listing->known || !listing->left_name)
+		return;
+	if (listing->left_out > 1)
+		snprintf(more, sizeof(more), " and %" PRIu32 " others in its directory",
+			 listing->left_out - 1);
+	log_say(LOG_WARNINGS, "%s%s%s cannot be looked at: %s; it is left out%s", path,
+		*path ? "/" : "", listing->left_name, strerror(-listing->left_rc), more);
+}
+
 static int list_source(struct tree *tree, const char *path, struct listing *listing)
 {
 	int rc = store_list(tree->store, path, add_entry, listing);
 
+	if (!rc)
+		log_left_out(listing, path);
+	free(listing->left_name);
 	return rc ? rc : close_listing(listing);
 }
 
@@ -152,7 +189,7 @@ static int recall_entry(void *context, const char *name, const struct store_attr
 		if (!rc && attr_is_dir(attr) != attr_is_dir(&now))
 			rc = -ESTALE;
 	}
-	return rc ? rc : add_entry(r->listing, name, &now);
+	return rc ? rc : add_entry(r->listing, name, &now, 0);
 }
 
 /* 1: the listing is what the manifest has; 0: it has no such version of the directory, or
@@ -293,6 +330,14 @@ static void replace_children_locked(struct tree *tree, struct listing *listing)
 	node_set_checked_ms(dir, listing->now_ms);
 }
 
+void tree_set_left_out_locked(struct tree *tree, struct node *dir, uint32_t count)
+{
+	lock_assert_held(&tree->lock);
+	tree->left_out -= dir->dir.left_out;
+	dir->dir.left_out = (uint16_t)(count < UINT16_MAX ? count : UINT16_MAX);
+	tree->left_out += dir->dir.left_out;
+}
+
 /* Another thread may have looked at it after `now_ms`. */
 bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms)
 {
@@ -304,7 +349,7 @@ bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_m
 int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 {
 	struct manifest *manifest = dir->dir.children ? NULL : tree->manifest;
-	struct listing listing = { .dir = dir };
+	struct listing listing = { .dir = dir, .known = dir->dir.left_out };
 	struct store_attr attr = dir->attr;
 	int rc;
 
@@ -338,6 +383,7 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 		if (!store_same_attr(&dir->attr, &attr))
 			tree->events->dir_changed(tree->context, dir);
 		dir->attr = attr;
+		tree_set_left_out_locked(tree, dir, listing.left_out);
 		replace_children_locked(tree, &listing);
 	}
 	tree_release(tree, dir);

@@ -6,11 +6,11 @@
 #include "base/threads.h"
 #include "names/tree_internal.h"
 
-/* Whether the directory was read and nothing in it is known to have changed since. */
+/* Whether the directory was read completely and nothing in it is known to have changed since. */
 static bool is_whole_locked(const struct tree *tree, const struct node *dir)
 {
 	lock_assert_held(&tree->lock);
-	if (!dir->dir.children || !node_checked_ms(dir) || dir->detached)
+	if (!dir->dir.children || !node_checked_ms(dir) || dir->detached || dir->dir.left_out)
 		return false;
 	for (uint32_t i = 0; i < dir->dir.child_count; i++)
 		if (atomic_load(&dir->dir.children[i]->stale))
@@ -56,7 +56,7 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	lock_release(&tree->lock);
 	if (!dirs)
 		return -ENOMEM;
-	if (rc == -EACCES || rc == -ENOENT)
+	if (tree_is_unreadable(tree, dir, rc))
 		rc = 0; /* nobody can read it any more */
 	for (uint32_t i = 0; i < count; i++) {
 		if (atomic_load(stop))

@@ -212,6 +212,37 @@ static void ask_all(struct questions *questions)
 		thread_join(&helpers[i]);
 }
 
+static bool has_vanished(const struct question *question)
+{
+	return question->rc == -ENOENT || question->rc == -ESTALE;
+}
+
+/* A name may fail alone, for example because a dead file system is mounted there. Or the source
+ * fails as a whole: then nothing is known of any name, and none may be left out. The name "." tells
+ * the two apart, since it needs the source, and the right to search the directory. After it has
+ * answered, names that failed are asked about once more, for the source may have failed for a
+ * moment. */
+static int ask_again(struct questions *questions)
+{
+	bool answers = false;
+	struct statx stat;
+
+	for (unsigned i = 0; i < questions->count; i++) {
+		struct question *question = &questions->list[i];
+
+		if (!question->rc || has_vanished(question))
+			continue;
+		if (!answers && statx(questions->dir, ".", AT_STATX_FORCE_SYNC, DIR_WANTED, &stat))
+			return -errno;
+		answers = true;
+		question->rc =
+			stat_fd(questions->store, questions->dir, question->name, &question->attr);
+		if (question->rc == -ENOMEM)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 static int tell(const struct questions *questions, store_entry *entry, void *context)
 {
 	int rc = 0;
@@ -219,9 +250,9 @@ static int tell(const struct questions *questions, store_entry *entry, void *con
 	for (unsigned i = 0; !rc && i < questions->count; i++) {
 		const struct question *question = &questions->list[i];
 
-		if (question->rc == -ENOENT || question->rc == -ESTALE)
-			continue; /* it has vanished */
-		rc = question->rc ? question->rc : entry(context, question->name, &question->attr);
+		if (!has_vanished(question))
+			rc = entry(context, question->name, question->rc ? NULL : &question->attr,
+				   question->rc);
 	}
 	return rc;
 }
@@ -242,8 +273,10 @@ static int list(struct store *store, DIR *dir, store_entry *entry, void *context
 		is_last = questions->count < TOGETHER;
 		if (!rc) {
 			ask_all(questions);
-			rc = tell(questions, entry, context);
+			rc = ask_again(questions);
 		}
+		if (!rc)
+			rc = tell(questions, entry, context);
 		empty(questions);
 	}
 	free(questions);

@@ -39,8 +39,9 @@ struct store_read {
 	struct store_read *next;
 };
 
-/* Calls for each name but . and ..; a result other than 0 ends the listing. */
-typedef int store_entry(void *context, const char *name, const struct store_attr *attr);
+/* Called for each name but . and ..; a result other than 0 ends the listing. `rc` is 0, or a
+ * negative errno if the source has the name and fails to tell of it; then `attr` is NULL. */
+typedef int store_entry(void *context, const char *name, const struct store_attr *attr, int rc);
 
 /* What a backend does. Each call but `read` and `cancel` may wait for the source. */
 struct store_ops {
@@ -73,7 +74,7 @@ int store_acl(struct store *store, const char *path, void *value, size_t size);
 /* A string that the caller frees. */
 int store_readlink(struct store *store, const char *path, char **target);
 /* In any sequence. Returns what `entry` returned if that was not 0. Entries that vanish meanwhile
- * are left out. */
+ * are left out. If the directory itself does not answer, the listing fails as a whole. */
 int store_list(struct store *store, const char *path, store_entry *entry, void *context);
 int store_statfs(struct store *store, struct statvfs *out);
 

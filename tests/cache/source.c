@@ -301,13 +301,13 @@ static int fake_list(struct store *store, const char *path, store_entry *entry, 
 	wait_a_while(dir);
 	for (int i = 0; dir == DIRS && !rc && i < DIRS; i++) {
 		snprintf(name, sizeof(name), "d%d", i);
-		rc = entry(context, name, &dir_attrs[i]);
+		rc = entry(context, name, &dir_attrs[i], 0);
 	}
 	for (int i = 0; dir < DIRS && !rc && i < FILES; i++) {
 		if (one_in(8))
 			fiber_yield();
 		if (files[i].dir == dir && files[i].exists)
-			rc = entry(context, files[i].name, &files[i].attr);
+			rc = entry(context, files[i].name, &files[i].attr, 0);
 	}
 	return rc;
 }

@@ -86,11 +86,12 @@ def status(fake):
                   "10.0 % of them prefetched", "coverage 51.0 %", "epoch      7\n",
                   "complete, 1,281,167 samples\n", "1,234,567 accesses"):
         check(words in done.stdout, f"status lacks {words!r}: {done.stdout}")
-    check("errors" not in done.stdout, "status tells of errors that were none")
-    fake.stats(scan_complete=0, fetch_errors=3, accesses=0, hits=0)
+    check("errors" not in done.stdout and "left out" not in done.stdout,
+          "status tells of errors that were none")
+    fake.stats(scan_complete=0, fetch_errors=3, names_left_out=2, accesses=0, hits=0)
     done = run("status", fake.mnt)
     for words in ("running, 1,281,167 samples so far", "3 reads of the source failed",
-                  "- of 0 accesses"):
+                  "2 names that the source fails to tell of", "- of 0 accesses"):
         check(words in done.stdout, f"status lacks {words!r}: {done.stdout}")
     fake.put(".shade/stats", "")
     os.unlink(os.path.join(fake.state, ".shade/config"))

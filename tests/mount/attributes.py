@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Attributes of the source, as the mount shows them, and what they decide."""
+import errno
 import os
 import subprocess
 import tempfile
 import time
 
-from common import Shade, Slow, make_tree, read, run_tests, scratch, wait_until
+from common import Shade, Slow, make_tree, raises, read, run_tests, running, scratch, wait_until
 
 
 def mount_at(kind, path, options="rw"):
@@ -85,7 +86,7 @@ def file_systems_inside():
     assert os.stat(os.path.join(root, "a/one")).st_ino == \
         os.stat(os.path.join(root, "b/one")).st_ino, "the numbers are equal at the source"
     manifest = os.path.join(scratch, "spanning.manifest")
-    wait_for_the_clock(root)
+    wait_for_the_clock(root, os.path.join(root, "a"), os.path.join(root, "b"))
     for _ in range(2):
         fs = Shade(root, capacity="8M", manifest=manifest)
         assert os.stat(fs.at("one")).st_ino == os.stat(os.path.join(root, "one")).st_ino
@@ -104,9 +105,9 @@ def file_systems_inside():
         fs.end()
 
 
-def wait_for_the_clock(root):
+def wait_for_the_clock(*folders):
     """A manifest leaves out directories that have changed just before they were read."""
-    newest = max(os.stat(folder).st_ctime for folder, _, _ in os.walk(root))
+    newest = max(os.stat(folder).st_ctime for folder in folders)
     wait_until(lambda: time.time() > newest + 3, "the directories are old enough")
 
 
@@ -159,4 +160,64 @@ def atimes_stay():
     assert keeps_atimes("tmpfs", 0, *without)
 
 
-run_tests([times_far_away, atimes_stay, file_systems_inside, a_file_system_without_direct_reads])
+class Nested(Slow):
+    """Inside a source, where its log is not to be."""
+    log = os.path.join(scratch, "nested.log")
+
+
+def kill_server(slow):
+    """Its mount stays, and is dead."""
+    slow.process.kill()
+    slow.process.wait(20)
+    raises(errno.ENOTCONN, lambda: os.stat(slow.path))
+
+
+@with_mounts
+def a_dead_mount_inside():
+    """It is left out, and all else is there."""
+    root, contents = make_tree(12, size=1000)
+    other, inside = make_tree(4, size=1000, seed=2)
+    point = os.path.join(root, "class0", "nested")
+    os.mkdir(point)
+    slow = Nested(other, point=point)
+    kill_server(slow)
+    manifest = os.path.join(scratch, "dead.manifest")
+    wait_for_the_clock(root, os.path.join(root, "class0"))
+    fs = Shade(root, capacity="8M", staleness=0.3, manifest=manifest)
+    assert fs.stats()["names_left_out"] == 1, fs.stats()
+    assert sorted(fs.samples()) == sorted(contents)
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    assert "nested" not in os.listdir(fs.at("class0"))
+    raises(errno.ENOENT, lambda: os.stat(fs.at("class0", "nested")))
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        os.listdir(fs.at("class0"))
+    told = fs.read_log().count("nested cannot be looked at")
+    assert told == 1, fs.read_log()
+    # It lives again, and is found by this mount and by the next one.
+    for again in (False, True):
+        if again:
+            fs = Shade(root, capacity="8M", staleness=0.3, manifest=manifest)
+        else:
+            slow.kill()
+            running.remove(slow)
+            slow = Nested(other, point=point)
+        wait_until(lambda: os.path.isdir(fs.at("class0", "nested")), "it is there again")
+        for path, data in inside.items():
+            assert read(fs.at("class0", "nested", path)) == data
+        assert fs.stats()["names_left_out"] == 0, fs.stats()
+        if not again:
+            fs.end()
+    # It dies while it is in use.
+    kill_server(slow)
+    wait_until(lambda: "nested" not in os.listdir(fs.at("class0")), "left out")
+    assert fs.stats()["names_left_out"] == 1, fs.stats()
+    assert fs.control("rescan\n").startswith("ok")
+    wait_until(lambda: sorted(fs.samples()) == sorted(contents), "numbered without it")
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    fs.end()
+
+
+run_tests([a_dead_mount_inside, times_far_away, atimes_stay, file_systems_inside, a_file_system_without_direct_reads])
