@@ -36,7 +36,6 @@ struct daemon {
 	struct files *files;
 	struct overlay *overlay; /* NULL: portable mode */
 	struct scan *scan;
-	bool acls; /* others may use the mount, and the source has access control lists */
 	struct thread signals;
 	char why[512]; /* mode=auto took portable: the reason */
 	int report;    /* a pipe to the parent; -1: the daemon runs in the foreground */
@@ -259,7 +258,6 @@ static int create_files(struct daemon *daemon)
 					 .control = daemon->control,
 					 .source = o->source,
 					 .staleness_s = o->staleness_s,
-					 .acls = daemon->acls,
 					 .allow_other = o->allow_other,
 					 .noexec = o->noexec,
 					 .workers = o->threads,
@@ -319,7 +317,6 @@ static void start_cache(struct daemon *daemon)
 
 	if (rc)
 		give_up(daemon, o->source, rc, NULL);
-	daemon->acls = o->allow_other && store_acl(daemon->store, "", NULL, 0) != -EOPNOTSUPP;
 	rc = cache_create(&daemon->cache, daemon->store, &options);
 	if (!rc)
 		rc = create_control(daemon);
@@ -353,7 +350,6 @@ static int mount_native(struct daemon *daemon)
 					   .staleness_s = o->staleness_s,
 					   .allow_other = o->allow_other,
 					   .noexec = o->noexec,
-					   .acls = daemon->acls,
 					   .mounted = mounted,
 					   .ended = want_end,
 					   .context = daemon };

@@ -153,12 +153,17 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 }
 
 /* The kernel asks for these when somebody else than a file's owner uses it, and keeps them as long
- * as it keeps the attributes. */
-static int read_acl(const struct files *files, const struct node *node, void *value, size_t size)
+ * as it keeps the attributes. A list of another version of a file may allow more than that of this
+ * one did. */
+static int read_acl(const struct files *files, struct node *node, void *value, size_t size)
 {
 	char *path = node_path(node);
-	int rc = path ? store_acl(files->options.store, path, value, size) : -ENOMEM;
+	int rc = path ? store_acl(files->options.store, path,
+				  node_is_file(node) ? &node->attr : NULL, value, size)
+		      : -ENOMEM;
 
+	if (rc == -ESTALE)
+		tree_mark_stale(cache_tree(files->options.cache), node);
 	free(path);
 	return rc;
 }
@@ -170,7 +175,7 @@ static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 	int rc = -ENODATA;
 
 	/* The kernel remembers ENOSYS, and does not ask again. */
-	if (!files->options.acls)
+	if (!files->options.allow_other)
 		rc = -ENOSYS;
 	else if (!control_owns(ino) && !strcmp(name, STORE_ACL))
 		rc = read_acl(files, node_of(files, ino), value,
@@ -501,7 +506,7 @@ static void do_init(void *context, struct fuse_conn_info *conn)
 	/* The overlay makes handles of files, which fanotify's events carry. */
 	if (files->native)
 		conn->want |= conn->capable & FUSE_CAP_EXPORT_SUPPORT;
-	if (files->options.acls)
+	if (files->options.allow_other)
 		conn->want |= conn->capable & FUSE_CAP_POSIX_ACL;
 	/* Without this the kernel would hold back some READs. The folios of such a READ are locked,
 	 * and storing the file waits for those: it would wait for READs of other files. */

@@ -20,8 +20,8 @@ struct files_options {
 	struct control *control;
 	const char *source;
 	double staleness_s;
-	bool acls;	  /* the kernel is to ask for access control lists */
-	bool allow_other; /* portable */
+	bool allow_other; /* who may enter is then decided by the source's modes, owners and lists
+			   */
 	bool noexec;	  /* portable */
 	unsigned workers;
 	void (*ended)(void *context); /* the mount has ended without files_unmount() */

@@ -49,8 +49,8 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 /* The attributes of a file never change; those of a directory change when it is read again. */
 void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr *attr);
 
-/* Whether names have come, or permissions of directories have changed, since the last call: the
- * kernel may remember that a name does not exist, or who may enter. */
+/* Whether names have come, or permissions of directories or the root have changed, since the last
+ * call: the kernel may remember that a name does not exist, or who may enter. */
 bool tree_has_news(struct tree *tree);
 /* How many nodes have lost their names while the kernel still knows them. */
 uint64_t tree_orphans(struct tree *tree);

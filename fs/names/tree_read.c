@@ -250,6 +250,16 @@ static void tell_of_owner_locked(struct tree *tree, struct node *dir)
 	atomic_store(&tree->news, true);
 }
 
+/* Its times may have changed because its access control list has. The root has no name that the
+ * kernel could look up again: native/ reads the list. */
+static void tell_of_attr_locked(struct tree *tree, struct node *dir)
+{
+	lock_assert_held(&tree->lock);
+	if (!dir->parent)
+		atomic_store(&tree->news, true);
+	tree->events->dir_changed(tree->context, dir);
+}
+
 /* A known node is among what was found. A directory's own time is when its children were
  * read; if it is another version they are read again when it is next used. */
 static void keep_locked(struct tree *tree, struct node *node, const struct node *found,
@@ -381,7 +391,7 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 		if (!has_same_owner(&dir->attr, &attr))
 			tell_of_owner_locked(tree, dir);
 		if (!store_same_attr(&dir->attr, &attr))
-			tree->events->dir_changed(tree->context, dir);
+			tell_of_attr_locked(tree, dir);
 		dir->attr = attr;
 		tree_set_left_out_locked(tree, dir, listing.left_out);
 		replace_children_locked(tree, &listing);

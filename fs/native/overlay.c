@@ -21,6 +21,7 @@
 
 #define UNMOUNT_MS 1000 /* after .shade was unmounted: how long the overlay may take to follow */
 #define POLL_MS 20
+#define LIST_TRIES 3 /* flushes that may fail to read a list; scan.c has as many follow news */
 
 struct overlay {
 	struct overlay_options options;
@@ -29,8 +30,10 @@ struct overlay {
 	struct shade shade;
 	struct session *control; /* .shade; the fanotify thread's while that runs */
 	char *control_path;
-	_Atomic bool mounted;  /* the overlay itself */
-	struct store_attr top; /* what the overlay's root was made of */
+	_Atomic bool mounted;	  /* the overlay itself */
+	struct store_attr top;	  /* what the overlay's root was made of */
+	struct store_attr listed; /* flush_lock: the source's root, before its list was last read */
+	unsigned list_failures;	  /* flush_lock: since then */
 	/* Hold flush_lock and check !closing before you touch the mounts: the scan may flush while
 	 * overlay_close() unmounts. */
 	struct lock flush_lock;
@@ -101,14 +104,19 @@ static void restore_control(void *context)
 
 /* --- the overlay -------------------------------------------------------------------------------*/
 
-static int copy_acl(struct store *store, const char *top)
+/* Gives the overlay's root the access control list of the source's. The overlay asks its upper
+ * layer each time, so this also works later. */
+static int copy_acl(struct store *store, const char *top, bool *has_list)
 {
 	char acl[65536]; /* none is larger */
-	int length = store_acl(store, "", acl, sizeof(acl));
+	int length = store_acl(store, "", NULL, acl, sizeof(acl));
 
-	if (length < 0)
-		return length == -ENODATA ? 0 : length;
-	return setxattr(top, STORE_ACL, acl, (size_t)length, 0) ? -errno : 0;
+	*has_list = length > 0;
+	if (length > 0)
+		return setxattr(top, STORE_ACL, acl, (size_t)length, 0) ? -errno : 0;
+	if (length < 0 && length != -ENODATA)
+		return length;
+	return removexattr(top, STORE_ACL) && errno != ENODATA && errno != EOPNOTSUPP ? -errno : 0;
 }
 
 static void get_root_attr(const struct overlay *overlay, struct store_attr *attr)
@@ -123,8 +131,10 @@ static int prepare_top(struct overlay *overlay)
 {
 	const char *top = overlay->run_dir.top;
 	struct store_attr attr;
+	bool has_list;
 
 	get_root_attr(overlay, &attr);
+	overlay->listed = attr;
 	if (!overlay->options.allow_other) {
 		attr.mode = 0700;
 		attr.uid = attr.gid = 0;
@@ -132,7 +142,7 @@ static int prepare_top(struct overlay *overlay)
 	overlay->top = attr;
 	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
 		return -errno;
-	return overlay->options.acls ? copy_acl(overlay->options.store, top) : 0;
+	return overlay->options.allow_other ? copy_acl(overlay->options.store, top, &has_list) : 0;
 }
 
 static unsigned long overlay_flags(const struct overlay *overlay)
@@ -162,15 +172,40 @@ static int mount_overlay(struct overlay *overlay)
 	return rc;
 }
 
-/* An overlay's root keeps the permissions that it was mounted with. */
-static bool is_too_open(const struct overlay *overlay)
+/* The source's root has changed: perhaps its list has. Whether the overlay's root cannot have that
+ * list. The kernel looks at a list only if the mode gives the group some right, and the mode is
+ * still that of the mount. */
+static bool is_list_refused_locked(struct overlay *overlay, const struct store_attr *now)
+{
+	bool has_list;
+	int rc;
+
+	lock_assert_held(&overlay->flush_lock);
+	if (store_same_attr(now, &overlay->listed))
+		return false;
+	rc = copy_acl(overlay->options.store, overlay->run_dir.top, &has_list);
+	if (rc) {
+		log_say(LOG_WARNINGS, "the access control list of %s: %s", overlay->options.source,
+			strerror(-rc));
+		return ++overlay->list_failures == LIST_TRIES;
+	}
+	overlay->listed = *now;
+	overlay->list_failures = 0;
+	return has_list && !(overlay->top.mode & 0070);
+}
+
+/* An overlay's root keeps the mode and the owner that it was mounted with. */
+static bool is_too_open_locked(struct overlay *overlay)
 {
 	const struct store_attr *then = &overlay->top;
 	struct store_attr now;
 
+	lock_assert_held(&overlay->flush_lock);
+	if (!overlay->options.allow_other)
+		return false;
 	get_root_attr(overlay, &now);
-	return overlay->options.allow_other &&
-	       (then->uid != now.uid || then->gid != now.gid || then->mode & ~now.mode & 0777);
+	return then->uid != now.uid || then->gid != now.gid || then->mode & ~now.mode & 0777 ||
+	       is_list_refused_locked(overlay, &now);
 }
 
 static void flush_locked(struct overlay *overlay)
@@ -178,7 +213,7 @@ static void flush_locked(struct overlay *overlay)
 	const struct overlay_options *options = &overlay->options;
 
 	lock_assert_held(&overlay->flush_lock);
-	if (is_too_open(overlay)) {
+	if (is_too_open_locked(overlay)) {
 		log_say(LOG_ERRORS,
 			"fewer may enter %s now than when it was mounted: unmounted, since an "
 			"overlay cannot learn that",

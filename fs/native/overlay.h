@@ -27,7 +27,6 @@ struct overlay_options {
 	double staleness_s;
 	bool allow_other;
 	bool noexec;
-	bool acls; /* the overlay's root is to have the access control list of the source's */
 	/* A FUSE connection was mounted, which has to end with the daemon. */
 	void (*mounted)(void *context, const char *mount_point);
 	/* The overlay was unmounted, or should be: the daemon is to end. */

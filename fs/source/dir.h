@@ -16,7 +16,8 @@ void dir_convert(struct store *store, const struct statx *from, struct store_att
 
 /* dir_names.c: names and attributes, for the ops of dir.c. */
 int dir_stat(struct store *store, const char *path, struct store_attr *attr);
-int dir_acl(struct store *store, const char *path, void *value, size_t size);
+int dir_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
+	    size_t size);
 int dir_readlink(struct store *store, const char *path, char **target);
 int dir_list(struct store *store, const char *path, store_entry *entry, void *context);
 int dir_statfs(struct store *store, struct statvfs *out);

@@ -82,20 +82,37 @@ int dir_stat(struct store *store, const char *path, struct store_attr *attr)
 }
 
 /* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
-int dir_acl(struct store *store, const char *path, void *value, size_t size)
+static int get_acl(int fd, void *value, size_t size)
 {
-	int fd = open_beneath(store, path, O_PATH);
 	char name[64];
 	ssize_t length;
 
-	if (fd < 0)
-		return fd;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	length = getxattr(name, STORE_ACL, value, size);
-	if (length < 0)
-		length = -errno;
+	if (length >= 0)
+		return (int)length;
+	return errno == EOPNOTSUPP || errno == ENOSYS ? -ENODATA : -errno;
+}
+
+/* A source may span file systems with lists and without, and one FUSE file system may do so on its
+ * own, so each file is asked for its own. The version is compared after that, since a change of the
+ * list is a change of ctime. */
+int dir_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
+	    size_t size)
+{
+	int fd = open_beneath(store, path, O_PATH);
+	struct store_attr found;
+	int length, rc = 0;
+
+	if (fd < 0)
+		return fd;
+	length = get_acl(fd, value, size);
+	if (expected)
+		rc = stat_fd(store, fd, "", &found);
+	if (!rc && expected && !store_same_version(&found, expected))
+		rc = -ESTALE;
 	close(fd);
-	return (int)length;
+	return rc ? rc : length;
 }
 
 int dir_readlink(struct store *store, const char *path, char **target)

@@ -38,9 +38,10 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr)
 	return store->ops->stat(store, path, attr);
 }
 
-int store_acl(struct store *store, const char *path, void *value, size_t size)
+int store_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
+	      size_t size)
 {
-	return store->ops->acl(store, path, value, size);
+	return store->ops->acl(store, path, expected, value, size);
 }
 
 int store_readlink(struct store *store, const char *path, char **target)

@@ -46,7 +46,8 @@ typedef int store_entry(void *context, const char *name, const struct store_attr
 /* What a backend does. Each call but `read` and `cancel` may wait for the source. */
 struct store_ops {
 	int (*stat)(struct store *store, const char *path, struct store_attr *attr);
-	int (*acl)(struct store *store, const char *path, void *value, size_t size);
+	int (*acl)(struct store *store, const char *path, const struct store_attr *expected,
+		   void *value, size_t size);
 	int (*readlink)(struct store *store, const char *path, char **target);
 	int (*list)(struct store *store, const char *path, store_entry *entry, void *context);
 	int (*statfs)(struct store *store, struct statvfs *out);
@@ -68,9 +69,11 @@ void store_close(struct store *store);
 int store_stat(struct store *store, const char *path, struct store_attr *attr);
 /* Access control lists, as the kernel keeps them in this attribute of a file. */
 #define STORE_ACL "system.posix_acl_access"
-/* Its length, or a negative errno: -ENODATA if there is none, -EOPNOTSUPP if there cannot be one,
- * -ERANGE if it needs more room. With a `size` of 0 only the length is told. */
-int store_acl(struct store *store, const char *path, void *value, size_t size);
+/* Its length, or a negative errno: -ENODATA if there is none, also because there cannot be one;
+ * -ERANGE if it needs more room; -ESTALE if this is not the version that was expected. With a
+ * `size` of 0 only the length is told. `expected` may be NULL. */
+int store_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
+	      size_t size);
 /* A string that the caller frees. */
 int store_readlink(struct store *store, const char *path, char **target);
 /* In any sequence. Returns what `entry` returned if that was not 0. Entries that vanish meanwhile

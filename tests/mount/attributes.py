@@ -2,6 +2,7 @@
 """Attributes of the source, as the mount shows them, and what they decide."""
 import errno
 import os
+import struct
 import subprocess
 import tempfile
 import time
@@ -160,6 +161,92 @@ def atimes_stay():
     assert keeps_atimes("tmpfs", 0, *without)
 
 
+NOBODY = 65534
+ACL = "system.posix_acl_access"
+
+
+def as_nobody(path):
+    return subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                           "cat", path], capture_output=True).returncode
+
+
+def set_list(path, *, owner=7, nobody=None, group=5, mask=7, others=5):
+    """With an entry for nobody, or for somebody else."""
+    none = 0xffffffff
+    user = (0x02, 0, 4711) if nobody is None else (0x02, nobody, NOBODY)
+    entries = [(0x01, owner, none), user, (0x04, group, none), (0x10, mask, none),
+               (0x20, others, none)]
+    os.setxattr(path, ACL,
+                struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *one) for one in entries))
+
+
+def for_others(fs):
+    os.chmod(os.path.dirname(fs.path), 0o755)
+    return fs
+
+
+@with_mounts
+def lists_below_a_top_without():
+    """ramfs has no lists: its files go by their modes, and those of others by their lists."""
+    root = tempfile.mkdtemp(dir=scratch)
+    mount_at("ramfs", root)
+    mount_at("tmpfs", os.path.join(root, "inside"))
+    for folder in (root, os.path.join(root, "inside")):
+        os.chmod(folder, 0o755)
+    plain, closed = put(root, "plain"), put(root, "closed", mode=0o600)
+    listed, allowed = put(root, "inside/listed"), put(root, "inside/allowed", mode=0o600)
+    raises(errno.EOPNOTSUPP, lambda: set_list(plain))
+    os.chown(listed, 0, NOBODY)
+    set_list(listed, owner=6, group=0, mask=4, others=0)
+    assert os.stat(listed).st_mode & 0o777 == 0o640, "the mask stands for the group"
+    set_list(allowed, owner=6, nobody=4, group=0, mask=4, others=0)
+    fs = for_others(Shade(root, capacity="8M", allow_other=True))
+    for path in (plain, closed, listed, allowed):
+        name = os.path.relpath(path, root)
+        assert read(fs.at(name)) == b"data"
+        refused = path in (closed, listed)
+        assert as_nobody(path) == refused, f"{name} at the source"
+        assert as_nobody(fs.at(name)) == refused, name
+    fs.end()
+
+
+@with_mounts
+def no_lists_below_a_top_with():
+    root = tempfile.mkdtemp(dir=scratch)
+    mount_at("tmpfs", root)
+    mount_at("ramfs", os.path.join(root, "inside"))
+    os.chmod(root, 0o755)
+    set_list(root)
+    os.chmod(os.path.join(root, "inside"), 0o755)
+    put(root, "inside/plain")
+    put(root, "inside/closed", mode=0o600)
+    fs = for_others(Shade(root, capacity="8M", allow_other=True))
+    assert as_nobody(fs.at("inside/plain")) == 0
+    assert as_nobody(fs.at("inside/closed")) == 1
+    assert read(fs.at("inside/closed")) == b"data"
+    fs.end()
+
+
+def the_list_of_the_top():
+    """Its mode is the same with nobody in it and without."""
+    root, contents = make_tree(2, size=1000)
+    path = next(iter(contents))
+    set_list(root, nobody=5, group=0, mask=5, others=0)
+    mode = os.stat(root).st_mode
+    fs = for_others(Shade(root, capacity="8M", staleness=0.5, allow_other=True))
+    assert as_nobody(fs.at(path)) == 0
+    for nobody in (0, 5, None, 5):
+        set_list(root, nobody=nobody, group=0, mask=5, others=0)
+        assert os.stat(root).st_mode == mode
+        wait_until(lambda: as_nobody(fs.at(path)) == (nobody != 5), f"noticed: {nobody}")
+        assert read(fs.at(path)) == contents[path]
+    os.removexattr(root, ACL)
+    os.chmod(root, mode & 0o7777)
+    wait_until(lambda: as_nobody(fs.at(path)) == 1, "noticed that there is none")
+    assert read(fs.at(path)) == contents[path]
+    fs.end()
+
+
 class Nested(Slow):
     """Inside a source, where its log is not to be."""
     log = os.path.join(scratch, "nested.log")
@@ -220,4 +307,6 @@ def a_dead_mount_inside():
     fs.end()
 
 
-run_tests([a_dead_mount_inside, times_far_away, atimes_stay, file_systems_inside, a_file_system_without_direct_reads])
+run_tests([lists_below_a_top_without, no_lists_below_a_top_with, the_list_of_the_top,
+           a_dead_mount_inside, times_far_away, atimes_stay, file_systems_inside,
+           a_file_system_without_direct_reads])
