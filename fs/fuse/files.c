@@ -76,12 +76,25 @@ static double timeout_of(const struct files *files)
 	return files->native ? 1e9 : files->options.staleness_s;
 }
 
+/* A file's generation is its slot, by which native/fanotify.c finds the node; 0: no slot.
+ *
+ * An overlay keeps the permissions of a directory that somebody is in, as the current directory or
+ * with a descriptor, for as long as it is in use, and lets everybody enter by these. If fewer may
+ * enter, the directory gets another generation, as if its number were used again for another: when
+ * the kernel looks up the name, it takes the inode that it has out of use, and the overlay's gives
+ * errors from then on. Read the generation before the attributes, which must not be older. */
+static uint32_t generation_of(const struct node *node)
+{
+	uint32_t closings = node_closings(node);
+
+	return closings ? UINT32_MAX - closings : node_slot(node) + 1;
+}
+
 static struct fuse_entry_param entry_of(const struct files *files, const struct node *node,
 					const struct store_attr *attr)
 {
 	return (struct fuse_entry_param){ .ino = ino_of(node),
-					  /* native/fanotify.c finds the node by it; 0: no slot */
-					  .generation = (uint32_t)(node_slot(node) + 1),
+					  .generation = generation_of(node),
 					  .attr = stat_from(attr),
 					  .attr_timeout = timeout_of(files),
 					  .entry_timeout = timeout_of(files) };
@@ -98,6 +111,7 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct fuse_entry_param entry;
 	struct store_attr attr;
 	struct node *node;
+	uint32_t generation;
 	unsigned turn;
 	int rc;
 
@@ -113,8 +127,10 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		fuse_reply_err(req, -rc);
 		return;
 	}
+	generation = generation_of(node);
 	tree_get_attr(tree_of(req), node, &attr);
 	entry = entry_of(files, node, &attr);
+	entry.generation = generation;
 	if (fuse_reply_entry(req, &entry) == -ENOENT)
 		/* interrupted: the kernel did not take it */
 		cache_forget(files->options.cache, node, 1);
@@ -140,14 +156,21 @@ static void do_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
+/* The kernel looks the name of a file up again before it goes by old attributes. It uses the root
+ * and the current directory of a process without a name, so for these the source is asked: what is
+ * known may be older than `staleness`, and decides who may enter. */
 static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	const struct files *files = files_of(req);
+	struct node *node = node_of(files, ino);
 	struct store_attr attr;
 	struct stat stat;
 
 	(void)fi;
-	tree_get_attr(tree_of(req), node_of(files, ino), &attr);
+	if (session_is_prompt())
+		tree_get_attr(tree_of(req), node, &attr);
+	else
+		tree_ask_attr(tree_of(req), node, &attr);
 	stat = stat_from(&attr);
 	fuse_reply_attr(req, &stat, timeout_of(files));
 }
@@ -560,6 +583,12 @@ static void refuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 	fuse_reply_err(req, ENOSYS);
 }
 
+static bool is_old_dir(const struct files *files, const struct node *node)
+{
+	return node_is_dir(node) &&
+	       !tree_is_current(cache_tree(files->options.cache), node, clock_now_ms());
+}
+
 static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
 {
 	const struct files *files = user_data;
@@ -576,6 +605,9 @@ static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
 	case FUSE_IOCTL:
 		return control_owns(ino);
 	case FUSE_GETATTR:
+		/* In native mode all directories are asked about in time. */
+		return control_owns(ino) ? false
+					 : !files->native && is_old_dir(files, node_of(files, ino));
 	case FUSE_OPENDIR:
 	case FUSE_RELEASEDIR:
 	case FUSE_FORGET:

@@ -24,19 +24,29 @@ static int notify_store(void *context, struct node *node, const void *data, size
 					  0);
 }
 
+static int notify_introduce(void *context, struct node *node);
+
 static int notify_drop(void *context, struct node *node)
 {
 	const struct files *files = context;
-	bool stale = atomic_load(&node->stale);
+	bool stale = atomic_load(&node->stale), entry_changed;
+	int rc;
 
 	/* An answer that was begun earlier would bring back what is dropped here. */
 	if (stale || node_is_dir(node))
 		tree_wait_for_replies(cache_tree(files->options.cache));
 	/* The kernel looks the name up again, and then learns who may enter the directory now. */
-	if ((atomic_exchange(&node->pages.entry_changed, false) || stale) && node->parent)
+	entry_changed = atomic_exchange(&node->pages.entry_changed, false);
+	if ((entry_changed || stale) && node->parent)
 		(void)fuse_lowlevel_notify_inval_entry(session_of(files), ino_of(node->parent),
 						       node->name, strlen(node->name));
-	return fuse_lowlevel_notify_inval_inode(session_of(files), ino_of(node), 0, 0);
+	rc = fuse_lowlevel_notify_inval_inode(session_of(files), ino_of(node), 0, 0);
+	/* Somebody who is in the directory never looks it up: see generation_of(). */
+	if (entry_changed && !stale && node_closings(node)) {
+		(void)notify_introduce(context, node);
+		tree_name_renewed(cache_tree(files->options.cache));
+	}
+	return rc;
 }
 
 /* The kernel sends what it has of the byte's page in its cache, which does not count as a use. */

@@ -15,6 +15,8 @@
 
 static_assert(offsetof(struct node, name) + 18 <= 136, "node.h says how much a node takes");
 
+#define CLOSED_MAX (((uint64_t)1 << 24) - 1)
+
 struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
 		      uint64_t now_ms)
 {
@@ -119,6 +121,37 @@ void node_detach_locked(struct tree *tree, struct node *node)
 	else
 		tree->events->dir_changed(tree->context, node);
 	node_free_if_unused_locked(tree, node);
+}
+
+static void set_closed_locked(struct tree *tree, struct node *dir, uint64_t lookups)
+{
+	lock_assert_held(&tree->lock);
+	tree->orphans -= dir->closed_lookups > 0;
+	dir->closed_lookups = (lookups < CLOSED_MAX ? lookups : CLOSED_MAX) & CLOSED_MAX;
+	tree->orphans += dir->closed_lookups > 0;
+}
+
+/* Somebody who is in the directory keeps the kernel's old inode of it. As long as that is in use,
+ * the directory counts as an orphan, so that native mode has the overlay forget it some time. */
+void node_close_locked(struct tree *tree, struct node *dir)
+{
+	lock_assert_held(&tree->lock);
+	if (!tree->closes || !dir->parent)
+		return;
+	atomic_store(&dir->dir.closings, (uint8_t)(node_closings(dir) % UINT8_MAX + 1));
+	set_closed_locked(tree, dir, dir->lookups);
+}
+
+/* The kernel does not say which inode of a directory it forgets. But it forgets an inode whole, and
+ * the new one hardly while that is in use. Answers that were on their way when the directory was
+ * closed may have counted for either. */
+void node_forget_locked(struct tree *tree, struct node *node, uint64_t count)
+{
+	lock_assert_held(&tree->lock);
+	assert(node->lookups >= count);
+	node->lookups -= count;
+	if (node->closed_lookups && count >= node->closed_lookups / 2)
+		set_closed_locked(tree, node, 0);
 }
 
 char *node_path(const struct node *node)

@@ -29,8 +29,9 @@ struct node_dir {
 	uint64_t listed_ms : 48; /* `checked_ms` when the kernel last listed it */
 	uint64_t left_out : 16;	 /* names that the source fails to tell of */
 	uint32_t child_count;
-	int16_t read_rc; /* what came of reading it */
-	bool reading;	 /* a thread reads it, without the lock */
+	int16_t read_rc;	  /* what came of reading it */
+	bool reading;		  /* a thread reads it, without the lock */
+	_Atomic uint8_t closings; /* how often fewer may enter than before; written with the lock */
 };
 
 /* Files: cache/ alone, cache lock. */
@@ -72,7 +73,10 @@ struct node {
 	/* names/ */
 	struct store_attr attr; /* files: constant; directories: tree lock */
 	uint64_t checked_ms;	/* when the source was last asked; 0: long ago (atomic access) */
-	uint64_t lookups;	/* tree lock: how often the kernel was told of it */
+	/* Tree lock: how often the kernel was told of it; and, since fewer may enter this
+	 * directory, how many of the lookups from before that may still be in use. */
+	uint64_t lookups : 40;
+	uint64_t closed_lookups : 24;
 	struct node *next_released; /* release lock */
 	_Atomic uint32_t holders;   /* opens, fetches and notifications that need it */
 	_Atomic uint32_t released;  /* of these, how many tree_reap() is to take back */
@@ -104,6 +108,12 @@ static inline bool attr_is_dir(const struct store_attr *attr)
 static inline bool node_is_dir(const struct node *node)
 {
 	return node->type == 0040000;
+}
+
+/* The kernel must not use what it was told of a directory with another number than this. */
+static inline uint8_t node_closings(const struct node *node)
+{
+	return node_is_dir(node) ? atomic_load(&node->dir.closings) : 0;
 }
 
 static inline bool node_is_file(const struct node *node)

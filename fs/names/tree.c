@@ -101,8 +101,7 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 		 void (*last)(void *context, struct node *node), void *context)
 {
 	lock_acquire(&tree->lock);
-	assert(node->lookups >= count);
-	node->lookups -= count;
+	node_forget_locked(tree, node, count);
 	if (!node->lookups) {
 		tree->orphans -= node->detached;
 		last(context, node);
@@ -116,6 +115,24 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 	lock_acquire(&tree->lock);
 	*attr = node->attr;
 	lock_release(&tree->lock);
+}
+
+/* The kernel is not notified: it ignores an answer about an inode that a notification has
+ * overtaken, and would go by what it knew before. The answer is the notification. */
+void tree_ask_attr(struct tree *tree, struct node *dir, struct store_attr *attr)
+{
+	char *path = node_path(dir);
+	int rc = path ? store_stat(tree->store, path, attr) : -ENOMEM;
+
+	lock_acquire(&tree->lock);
+	if (rc || attr->ino != dir->attr.ino || attr->dev != dir->attr.dev) {
+		*attr = dir->attr; /* perhaps it is no more, or no more there */
+	} else if (!dir->dir.reading && !store_same_attr(&dir->attr, attr)) {
+		dir->attr = *attr;
+		node_set_checked_ms(dir, 0); /* names may have changed, too */
+	}
+	lock_release(&tree->lock);
+	free(path);
 }
 
 uint64_t tree_orphans(struct tree *tree)
@@ -244,6 +261,18 @@ bool tree_is_doubted(struct tree *tree)
 bool tree_has_news(struct tree *tree)
 {
 	return atomic_exchange(&tree->news, false);
+}
+
+void tree_set_closing(struct tree *tree)
+{
+	lock_acquire(&tree->lock);
+	tree->closes = true;
+	lock_release(&tree->lock);
+}
+
+void tree_name_renewed(struct tree *tree)
+{
+	atomic_store(&tree->news, true);
 }
 
 void tree_set_manifest(struct tree *tree, struct manifest *manifest)

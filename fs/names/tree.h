@@ -49,10 +49,20 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 /* The attributes of a file never change; those of a directory change when it is read again. */
 void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr *attr);
 
+/* Asks the source for those of a directory. If it does not tell, what is known is the answer. */
+void tree_ask_attr(struct tree *tree, struct node *dir, struct store_attr *attr);
+
 /* Whether names have come, or permissions of directories or the root have changed, since the last
  * call: the kernel may remember that a name does not exist, or who may enter. */
 bool tree_has_news(struct tree *tree);
-/* How many nodes have lost their names while the kernel still knows them. */
+/* From now on, directories that fewer may enter than before are closed: node_closings() changes,
+ * and they count as orphans until the kernel has forgotten what it knew of them. */
+void tree_set_closing(struct tree *tree);
+/* The kernel has looked up the name of a directory again whose permissions have changed: this is
+ * news, too. */
+void tree_name_renewed(struct tree *tree);
+/* How many nodes have lost their names, or were closed to some users, while the kernel still knows
+ * them as they were. */
 uint64_t tree_orphans(struct tree *tree);
 /* How many names are left out because the source fails to tell of them. */
 uint64_t tree_left_out(struct tree *tree);

@@ -22,6 +22,7 @@ struct tree {
 	void *context;
 	struct node *root;
 	struct manifest *manifest; /* lock; held; NULL: none */
+	bool closes;		   /* lock: see tree_set_closing() */
 	struct lock lock;	   /* children, names, lookups, detached, life and death of nodes */
 	struct cond read;	   /* lock: a directory has been read */
 	struct lock replies_lock;  /* held by the one that waits for replies */
@@ -29,9 +30,9 @@ struct tree {
 	struct node *released;	   /* release_lock */
 	_Atomic bool doubted;	   /* a node was marked stale */
 	_Atomic bool news;	   /* names have come, or permissions have changed */
-	uint64_t orphans;	   /* lock: nodes without a name that the kernel knows */
-	uint64_t left_out;	   /* lock: the sum of the directories' */
-	unsigned phase;		   /* lock: 0 or 1 */
+	uint64_t orphans;  /* lock: nodes without a name that the kernel knows, and closed */
+	uint64_t left_out; /* lock: the sum of the directories' */
+	unsigned phase;	   /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
 	uint32_t gone_next;	      /* lock */
@@ -49,6 +50,11 @@ void node_free_if_unused_locked(struct tree *tree, struct node *node);
 void node_lose_name_locked(struct tree *tree, struct node *node);
 /* A node loses its name, and with a directory all below; the cache is told. */
 void node_detach_locked(struct tree *tree, struct node *node);
+
+/* Fewer may enter a directory than before: see tree_set_closing(). */
+void node_close_locked(struct tree *tree, struct node *dir);
+/* The kernel has forgotten some lookups. */
+void node_forget_locked(struct tree *tree, struct node *node, uint64_t count);
 
 /* --- tree_read.c */
 

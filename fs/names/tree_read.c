@@ -242,10 +242,21 @@ static bool has_same_owner(const struct store_attr *a, const struct store_attr *
 	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
 }
 
+/* Whether somebody who could enter a directory, or list it, may not do so any more. The kernel
+ * looks at an access control list only if the mode gives the group some right: if it did not, and
+ * now does, a list may forbid what others could do. */
+static bool is_closing(const struct store_attr *old, const struct store_attr *now)
+{
+	return old->uid != now->uid || old->gid != now->gid || old->mode & ~now->mode & 0555 ||
+	       (!(old->mode & 0070) && now->mode & 0070 && old->mode & 0007);
+}
+
 /* The permissions of a directory have changed: the kernel must look up its name again. */
-static void tell_of_owner_locked(struct tree *tree, struct node *dir)
+static void tell_of_owner_locked(struct tree *tree, struct node *dir, const struct store_attr *now)
 {
 	lock_assert_held(&tree->lock);
+	if (is_closing(&dir->attr, now))
+		node_close_locked(tree, dir);
 	atomic_store(&dir->pages.entry_changed, true);
 	atomic_store(&tree->news, true);
 }
@@ -271,7 +282,7 @@ static void keep_locked(struct tree *tree, struct node *node, const struct node 
 		node_set_checked_ms(node, now_ms);
 	} else if (!store_same_attr(&node->attr, &found->attr)) {
 		if (!has_same_owner(&node->attr, &found->attr))
-			tell_of_owner_locked(tree, node);
+			tell_of_owner_locked(tree, node, &found->attr);
 		node->attr = found->attr;
 		node_set_checked_ms(node, node->dir.children ? 0 : now_ms);
 		if (node->lookups)
@@ -389,7 +400,7 @@ int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 		drop_listing(&listing);
 	} else {
 		if (!has_same_owner(&dir->attr, &attr))
-			tell_of_owner_locked(tree, dir);
+			tell_of_owner_locked(tree, dir, &attr);
 		if (!store_same_attr(&dir->attr, &attr))
 			tell_of_attr_locked(tree, dir);
 		dir->attr = attr;

@@ -324,6 +324,8 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 		overlay_free(overlay);
 		return rc;
 	}
+	if (options->allow_other) /* root may enter anyway */
+		tree_set_closing(cache_tree(options->cache));
 	options->mounted(options->context, overlay->run_dir.files);
 	options->mounted(options->context, overlay->control_path);
 	return 0;

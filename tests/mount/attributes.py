@@ -7,7 +7,8 @@ import subprocess
 import tempfile
 import time
 
-from common import Shade, Slow, make_tree, raises, read, run_tests, running, scratch, wait_until
+from common import (MODE, Shade, Slow, make_tree, raises, read, reads_as, run_tests, running,
+                    scratch, wait_until)
 
 
 def mount_at(kind, path, options="rw"):
@@ -247,6 +248,87 @@ def the_list_of_the_top():
     fs.end()
 
 
+class Inside:
+    """Nobody, with a directory as the current one. It reads what it is told to, by relative paths."""
+
+    SCRIPT = """
+import sys
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        print(open(line.rstrip("\\n")).read(), flush=True)
+    except OSError as failure:
+        print("errno", failure.errno, flush=True)
+"""
+
+    def __init__(self, folder):
+        self.process = subprocess.Popen(
+            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+             "/usr/bin/python3", "-c", self.SCRIPT], cwd=folder, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def read(self, name):
+        self.process.stdin.write(name + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().rstrip("\n")
+
+    def end(self):
+        self.process.stdin.close()
+        assert self.process.wait(20) == 0
+
+
+def a_directory_is_closed_while_somebody_is_in_it():
+    root, _ = make_tree(2, size=1000)
+    os.chmod(root, 0o755)
+    folder = os.path.join(root, "folder")
+    old, deep = put(folder, "old"), put(folder, "open/deep")
+    for path in (folder, os.path.dirname(deep)):
+        os.chmod(path, 0o755)
+    fs = for_others(Shade(root, capacity="8M", staleness=0.5, allow_other=True))
+    inside, deeper = Inside(fs.at("folder")), Inside(fs.at("folder/open"))
+    assert inside.read("old") == "data" and deeper.read("deep") == "data"
+    os.chmod(folder, 0o700)
+    if MODE == "native":
+        wait_until(lambda: as_nobody(fs.at("folder/old")) == 1, "closed by its path")
+        wait_until(lambda: inside.read("missing") != f"errno {errno.ENOENT}", "closed from inside")
+    else:
+        time.sleep(2)  # nobody asks meanwhile
+    put(folder, "new")
+    for name in ("new", "old", "./new", "open/deep"):
+        assert inside.read(name).startswith("errno"), name
+    time.sleep(1)
+    for name in ("new", "old"):
+        assert inside.read(name).startswith("errno"), name
+        assert as_nobody(fs.at("folder", name)) == 1, name
+    # Who is farther down has passed already.
+    assert deeper.read("deep") == "data"
+    inside.end()
+    deeper.end()
+    for path in (old, os.path.join(folder, "new"), deep):
+        name = os.path.relpath(path, root)
+        wait_until(lambda: reads_as(fs.at(name), b"data"), f"root reads {name}")
+    os.chmod(folder, 0o755)
+    wait_until(lambda: as_nobody(fs.at("folder/new")) == 0, "open again")
+    fs.end()
+
+
+def the_top_is_closed():
+    """The first who comes after a long time is refused. Native mode ends; see native.py."""
+    if MODE == "native":
+        return
+    root, contents = make_tree(2, size=1000)
+    os.chmod(root, 0o755)
+    path = next(iter(contents))
+    fs = for_others(Shade(root, capacity="8M", staleness=0.5, allow_other=True))
+    assert as_nobody(fs.at(path)) == 0
+    os.chmod(root, 0o700)
+    time.sleep(2)
+    assert as_nobody(fs.at(path)) == 1
+    assert read(fs.at(path)) == contents[path]
+    fs.end()
+
+
 class Nested(Slow):
     """Inside a source, where its log is not to be."""
     log = os.path.join(scratch, "nested.log")
@@ -307,6 +389,7 @@ def a_dead_mount_inside():
     fs.end()
 
 
-run_tests([lists_below_a_top_without, no_lists_below_a_top_with, the_list_of_the_top,
+run_tests([a_directory_is_closed_while_somebody_is_in_it, the_top_is_closed,
+           lists_below_a_top_without, no_lists_below_a_top_with, the_list_of_the_top,
            a_dead_mount_inside, times_far_away, atimes_stay, file_systems_inside,
            a_file_system_without_direct_reads])
