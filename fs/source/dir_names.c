@@ -101,7 +101,7 @@ int dir_acl(struct store *store, const char *path, const struct store_attr *expe
 	    size_t size)
 {
 	int fd = open_beneath(store, path, O_PATH);
-	struct store_attr found;
+	struct store_attr found = { 0 };
 	int length, rc = 0;
 
 	if (fd < 0)

@@ -249,7 +249,7 @@ def the_list_of_the_top():
 
 
 class Inside:
-    """Nobody, with a directory as the current one. It reads what it is told to, by relative paths."""
+    """Nobody, in a directory. It reads what it is told to, by relative paths."""
 
     SCRIPT = """
 import sys
