@@ -85,6 +85,15 @@ def file_systems_inside():
             put(root, path, data=contents[path])
             os.link(os.path.join(root, path), os.path.join(root, path + ".link"))
             contents[path + ".link"] = contents[path]
+    # A single file of another file system, which a manifest cannot tell apart.
+    elsewhere = tempfile.mkdtemp(dir=scratch)
+    mount_at("tmpfs", elsewhere)
+    contents["bound"] = contents["bound.link"] = b"bound has this inside"
+    put(elsewhere, "one", data=contents["bound"])
+    for name in ("bound", "bound.link"):
+        subprocess.run(["mount", "--bind", os.path.join(elsewhere, "one"), put(root, name)],
+                       check=True)
+        mounted.append(os.path.join(root, name))
     assert os.stat(os.path.join(root, "a/one")).st_ino == \
         os.stat(os.path.join(root, "b/one")).st_ino, "the numbers are equal at the source"
     manifest = os.path.join(scratch, "spanning.manifest")
