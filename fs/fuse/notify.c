@@ -56,7 +56,7 @@ static int notify_probe(void *context, struct node *node, uint64_t offset, struc
 					     probe);
 }
 
-/* Looks the file up through the mount itself, as any process would. */
+/* Looks a file or directory up through the mount itself, as any process would. */
 static int notify_introduce(void *context, struct node *node)
 {
 	const struct files *files = context;
