@@ -2,9 +2,9 @@
 /*
  * Binary records. A record is read as its bytes come: the head in steps, each of which says how
  * many bytes the next one needs, then the arrays, straight into the pools that will be
- * handed over. Each entry is checked once, when it is complete, so a bad record is refused
- * by the write that has the first wrong byte. Memory grows with the bytes that have come, never by
- * what a count promises.
+ * handed over. The magic is checked byte by byte, and each field and each entry once, when it is
+ * complete, so a bad record is refused by the write that completes the first wrong one. Memory
+ * grows with the bytes that have come, never by what a count promises.
  */
 #include "control/parse_internal.h"
 
@@ -34,46 +34,67 @@ static uint64_t head_u64(const struct control_record *record, size_t at)
 	return le64toh(value);
 }
 
+/* As far as it has come: what is something else is refused at its first byte that differs. */
 static int check_magic(struct control_parser *p)
 {
-	uint32_t magic;
+	const uint32_t magic = htole32(SHADE_RECORD_MAGIC);
+	struct control_record *record = &p->record;
 
-	memcpy(&magic, p->record.head, sizeof(magic));
-	if (le32toh(magic) != SHADE_RECORD_MAGIC)
-		return control_fail(p, "neither a command nor the beginning of a record");
+	for (uint32_t i = 0; i < record->head_used; i++)
+		if (record->head[i] != ((const unsigned char *)&magic)[i]) {
+			record->head_used = i + 1;
+			return control_fail(p, "neither a command nor the beginning of a record");
+		}
+	if (record->head_used == sizeof(magic))
+		record->head_need = offsetof(struct shade_record, type);
+	return 0;
+}
+
+static int check_version(struct control_parser *p)
+{
+	uint16_t version;
+
+	memcpy(&version, p->record.head + offsetof(struct shade_record, version), sizeof(version));
+	if (le16toh(version) != SHADE_RECORD_VERSION)
+		return control_fail(p, "version %u is not known here, only %u", le16toh(version),
+				    SHADE_RECORD_VERSION);
+	p->record.head_need = offsetof(struct shade_record, payload_bytes);
+	return 0;
+}
+
+/* By type: the bytes of the head and of what the type adds to it. */
+static const size_t head_sizes[] = {
+	[SHADE_RECORD_SCORES] = sizeof(struct shade_record_scores),
+	[SHADE_RECORD_ORDER] = sizeof(struct shade_record_order),
+	[SHADE_RECORD_EPOCH] = sizeof(struct shade_record_epoch),
+	[SHADE_RECORD_TABLE] = sizeof(struct shade_record_table),
+};
+
+static int check_type(struct control_parser *p)
+{
+	uint16_t type;
+
+	memcpy(&type, p->record.head + offsetof(struct shade_record, type), sizeof(type));
+	p->record.type = le16toh(type);
+	if (!p->record.type || p->record.type >= sizeof(head_sizes) / sizeof(head_sizes[0]))
+		return control_fail(p, "there is no record type %u", p->record.type);
 	p->record.head_need = sizeof(struct shade_record);
 	return 0;
 }
 
-/* Version, type and size are known. */
-static int check_head(struct control_parser *p)
+static int check_size(struct control_parser *p)
 {
-	static const size_t sizes[] = {
-		[SHADE_RECORD_SCORES] = sizeof(struct shade_record_scores),
-		[SHADE_RECORD_ORDER] = sizeof(struct shade_record_order),
-		[SHADE_RECORD_EPOCH] = sizeof(struct shade_record_epoch),
-		[SHADE_RECORD_TABLE] = sizeof(struct shade_record_table),
-	};
 	struct control_record *record = &p->record;
-	struct shade_record head;
-	uint64_t payload;
+	uint64_t payload = head_u64(record, offsetof(struct shade_record, payload_bytes));
 
-	memcpy(&head, record->head, sizeof(head));
-	record->type = le16toh(head.type);
-	payload = le64toh(head.payload_bytes);
-	if (le16toh(head.version) != SHADE_RECORD_VERSION)
-		return control_fail(p, "version %u is not known here, only %u",
-				    le16toh(head.version), SHADE_RECORD_VERSION);
-	if (!record->type || record->type >= sizeof(sizes) / sizeof(sizes[0]))
-		return control_fail(p, "there is no record type %u", record->type);
 	if (payload > SHADE_RECORD_BYTES_MAX)
 		return control_fail(p, "%" PRIu64 " bytes, more than %llu", payload,
 				    SHADE_RECORD_BYTES_MAX);
-	if (payload < sizes[record->type] - sizeof(head))
+	if (payload < head_sizes[record->type] - sizeof(struct shade_record))
 		return control_fail(p, "%" PRIu64 " bytes are too few for a record of type %u",
 				    payload, record->type);
-	record->head_need = (uint32_t)sizes[record->type];
-	record->body_bytes = sizeof(head) + payload - record->head_need;
+	record->head_need = (uint32_t)head_sizes[record->type];
+	record->body_bytes = sizeof(struct shade_record) + payload - record->head_need;
 	return 0;
 }
 
@@ -92,8 +113,8 @@ static int set_count(struct control_parser *p, uint64_t count, uint32_t max, uin
 	return 0;
 }
 
-/* The fields that the type adds to the head are known. */
-static int check_type(struct control_parser *p)
+/* What the type adds to the head is known. */
+static int check_rest(struct control_parser *p)
 {
 	struct control_record *record = &p->record;
 	uint64_t first = head_u64(record, sizeof(struct shade_record));
@@ -120,12 +141,14 @@ static int check_type(struct control_parser *p)
 static int check_step(struct control_parser *p)
 {
 	switch (p->record.head_used) {
-	case sizeof(uint32_t):
-		return check_magic(p);
-	case sizeof(struct shade_record):
-		return check_head(p);
-	default:
+	case offsetof(struct shade_record, type):
+		return check_version(p);
+	case offsetof(struct shade_record, payload_bytes):
 		return check_type(p);
+	case sizeof(struct shade_record):
+		return check_size(p);
+	default:
+		return check_rest(p);
 	}
 }
 
@@ -145,7 +168,9 @@ static int take_head(struct control_parser *p, struct control_input *in)
 		memcpy(record->head + record->head_used, in->at, size);
 		in->at += size;
 		record->head_used += (uint32_t)size;
-		if (record->head_used == record->head_need)
+		if (record->head_used <= sizeof(uint32_t))
+			error = check_magic(p);
+		else if (record->head_used == record->head_need)
 			error = check_step(p);
 	}
 	return error;

@@ -104,10 +104,10 @@ Test(control_records, bad_heads)
 	put_text(&bytes, "\365SHE");
 	refuse_record(&bytes,
 		      "record 1, byte 4: neither a command nor the beginning of a record\n");
-	refuse_head(0, 1, 8, 0, "record 1, byte 16: version 0 is not known here, only 1\n");
-	refuse_head(2, 1, 8, 0, "record 1, byte 16: version 2 is not known here, only 1\n");
-	refuse_head(1, 0, 8, 0, "record 1, byte 16: there is no record type 0\n");
-	refuse_head(1, 5, 8, 0, "record 1, byte 16: there is no record type 5\n");
+	refuse_head(0, 1, 8, 0, "record 1, byte 6: version 0 is not known here, only 1\n");
+	refuse_head(2, 1, 8, 0, "record 1, byte 6: version 2 is not known here, only 1\n");
+	refuse_head(1, 0, 8, 0, "record 1, byte 8: there is no record type 0\n");
+	refuse_head(1, 5, 8, 0, "record 1, byte 8: there is no record type 5\n");
 	refuse_head(1, 1, 7, 0, "record 1, byte 16: 7 bytes are too few for a record of type 1\n");
 	refuse_head(1, 2, 15, 0,
 		    "record 1, byte 16: 15 bytes are too few for a record of type 2\n");
@@ -128,6 +128,29 @@ Test(control_records, bad_heads)
 	refuse_head(1, 4, 8 + 4097, 1, "record 1, byte 24: 4097 bytes do not fit a count of 1\n");
 	refuse_head(1, 4, 8, UINT64_MAX,
 		    "record 1, byte 24: a count of 18446744073709551615, more than 67108864\n");
+}
+
+/* Whoever sends too few bytes for a head must not wait for an answer that never comes. */
+Test(control_records, the_first_wrong_byte_is_refused)
+{
+	static const struct {
+		const char *bytes;
+		size_t good; /* so many bytes are taken, and the next one is refused */
+	} cases[] = {
+		{ "\365\n", 1 },	  { "\365epoch 1\n", 1 },   { "\365S ", 2 },
+		{ "\365SHd", 3 },	  { "\365SHD\2\0", 5 },	    { "\365SHD\1\1", 5 },
+		{ "\365SHD\1\0\0\0", 7 }, { "\365SHD\1\0\5\0", 7 }, { "\365SHD\1\0\1\1", 7 },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setup();
+		cr_assert_eq(control_parser_write(p, cases[i].bytes, cases[i].good), 0, "%zu", i);
+		cr_assert_str_eq(control_parser_answer(p),
+				 "ok 0 commands, a record is not complete\n");
+		cr_assert_eq(control_parser_write(p, cases[i].bytes + cases[i].good, 1), -EINVAL,
+			     "%zu: %s", i, control_parser_answer(p));
+		cr_assert_said("epoch 2\n", "ok 1 command\n");
+	}
 }
 
 Test(control_records, bad_entries)
