@@ -314,7 +314,9 @@ void fetch_put(struct fetch *fetch)
 /* --- into the kernel ----------------------------------------------------------------------------
  */
 
-/* The kernel has the bytes, or would not take them. What was not admitted only passes through. */
+/* The kernel has the bytes, or would not take them. What was not admitted only passes through. So
+ * does a file of which the kernel refused a part: a store that fails may have stored some pages,
+ * READs may have brought others, and a drop that was queued has been taken back for the store. */
 static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 {
 	struct cache *cache = fetch->cache;
@@ -328,7 +330,7 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
 	if (fetch->young && !node->cache.young)
 		drop_locked(cache, node, now_ms);
-	else if (!rc && !cache_is_resident_locked(cache, node))
+	else if (!cache_is_resident_locked(cache, node))
 		passing_add_locked(cache, node, now_ms);
 	drop_excess_locked(cache, now_ms); /* the capacity may be lower than when it was reserved */
 }

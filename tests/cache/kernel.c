@@ -272,19 +272,27 @@ static int kernel_store(void *context, struct node *node, const void *data, size
 			uint64_t offset)
 {
 	struct inode *inode = find_inode(node);
+	size_t refused_at = SIZE_MAX;
+	int rc = 0;
 
 	(void)context;
 	if (!inode)
 		return -ENOENT;
 	if (offset % PAGE)
 		fail_run("a store that does not begin with a page");
+	if (world.plan.stores_fail && one_in(8))
+		refused_at = (size_t)draw(PAGES_MAX) * PAGE;
 	inode->requests++; /* the kernel holds it meanwhile */
-	for (size_t at = 0; at < size; at += PAGE) {
+	for (size_t at = 0; at < size && !rc; at += PAGE) {
 		unsigned number = (unsigned)((offset + at) / PAGE);
 		struct stamp stamp = { 0 };
 		size_t left = size - at;
 
 		wait_unlocked(&inode->pages[number]);
+		if (at >= refused_at) {
+			rc = -ENOMEM;
+			continue;
+		}
 		memcpy(&stamp, (const char *)data + at,
 		       left < sizeof(stamp) ? left : sizeof(stamp));
 		set_page(inode, number, &stamp);
@@ -292,7 +300,7 @@ static int kernel_store(void *context, struct node *node, const void *data, size
 			fiber_yield();
 	}
 	inode->requests--;
-	return 0;
+	return rc;
 }
 
 static void inval_name(const struct node *node)

@@ -43,6 +43,7 @@ static void draw_plan(struct plan *plan)
 		.dirs_hang = !calm && one_in(6),
 		.deaf = flip(),
 		.reclaims = flip(),
+		.stores_fail = one_in(4),
 		.hints = flip(),
 		.resizes = one_in(4),
 		.interrupts = one_in(4),
@@ -65,7 +66,7 @@ static void draw_plan(struct plan *plan)
 static void print_plan(const struct plan *plan)
 {
 	printf("%s policy=%s capacity=%llu inflight=%llu prefetch=%llu pages, staleness=%llu ms, "
-	       "latency=%u ms, %u readers x %u, %u holders:%s%s%s%s%s%s%s%s%s%s\n",
+	       "latency=%u ms, %u readers x %u, %u holders:%s%s%s%s%s%s%s%s%s%s%s\n",
 	       plan->observed ? "native" : "portable", plan->policy,
 	       (unsigned long long)plan->capacity_pages, (unsigned long long)plan->inflight_pages,
 	       (unsigned long long)plan->prefetch_pages, (unsigned long long)plan->staleness_ms,
@@ -73,8 +74,9 @@ static void print_plan(const struct plan *plan)
 	       plan->changes ? " changes" : "", plan->faults ? " faults" : "",
 	       plan->hangs ? " hangs" : "", plan->dirs_hang ? " dirs_hang" : "",
 	       plan->deaf ? " deaf" : "", plan->reclaims ? " reclaims" : "",
-	       plan->hints ? " hints" : "", plan->resizes ? " resizes" : "",
-	       plan->interrupts ? " interrupts" : "", plan->stops_early ? " stops_early" : "");
+	       plan->stores_fail ? " stores_fail" : "", plan->hints ? " hints" : "",
+	       plan->resizes ? " resizes" : "", plan->interrupts ? " interrupts" : "",
+	       plan->stops_early ? " stops_early" : "");
 }
 
 static void tick(void *context)

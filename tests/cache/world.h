@@ -25,6 +25,7 @@ struct plan {
 	bool dirs_hang;	  /* listings and stats that hang */
 	bool deaf;	  /* what hangs does not hear a cancel */
 	bool reclaims;	  /* the kernel takes pages back, and forgets inodes */
+	bool stores_fail; /* the kernel takes some of the pages and refuses the rest */
 	bool hints;	  /* scores, orders, warm, pin, evict */
 	bool resizes;	  /* capacity and policy */
 	bool interrupts;  /* readers that are interrupted */
