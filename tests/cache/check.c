@@ -128,6 +128,8 @@ void check_step(void)
 		fail_run("%llu pages are counted of %llu",
 			 (unsigned long long)report_memory_locked(cache) / PAGE,
 			 (unsigned long long)world.limit_bytes / PAGE);
+	if (!world.plan.dirs_hang && !atomic_load(&world.stopping))
+		kernel_check_names();
 	if (fibers_turns() % 64 == 0)
 		wrong = sched_check(cache->sched);
 	if (wrong)

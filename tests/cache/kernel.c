@@ -31,6 +31,8 @@ struct inode {
 	uint64_t lookups;
 	unsigned opens;
 	unsigned requests; /* READs and OPENs under way */
+	uint64_t stale_ms; /* since when its name was seen to mean a node without one; 0: it does
+			      not */
 	struct page pages[PAGES_MAX];
 };
 
@@ -206,6 +208,22 @@ static void unlock_dir(int dir)
 static bool is_remembered(const struct dentry *dentry)
 {
 	return dentry->inode && dentry->until_ms >= clock_now_ms();
+}
+
+void kernel_check_names(void)
+{
+	for (int i = 0; i < FILES; i++) {
+		struct inode *inode = is_remembered(&file_names[i]) ? file_names[i].inode : NULL;
+
+		if (!inode)
+			continue;
+		if (!inode->node->detached)
+			inode->stale_ms = 0;
+		else if (!inode->stale_ms)
+			inode->stale_ms = clock_now_ms();
+		else if (clock_now_ms() > inode->stale_ms + world.plan.deadline_ms / 2)
+			fail_run("the kernel still knows %s by its old version", files[i].name);
+	}
 }
 
 /* A LOOKUP, as fuse/files.c handles it. */

@@ -101,6 +101,8 @@ extern const struct page_cache_kernel kernel_ops;
 void kernel_reset(void);
 /* The kernel's memory for files that are not read by ranges. */
 uint64_t kernel_pages(void);
+/* The name of a version that is known to be superseded must not stay, whoever has it open. */
+void kernel_check_names(void);
 /* One way of reclaiming. */
 void kernel_reclaim(void);
 /* The mount has ended: who waits for it goes on. */
