@@ -154,18 +154,19 @@ static void rewrite(struct path *path, struct chance *chance, char *buffer)
 {
 	struct state before = history_present(path);
 	uint64_t edition = new_edition();
-	uint64_t size = one_in(chance, 3) ? draw_size(chance) : before.size;
-	bool truncates = one_in(chance, 5);
+	uint64_t size = one_in(chance, 5) ? draw_size(chance) : before.size;
+	bool truncates = one_in(chance, 8);
 	char name[NAME_ROOM];
 	int fd;
 
 	source_name(name, path, "");
 	content_fill(buffer, edition, 0, size);
-	atomic_store(&path_written, path->number);
 	history_begin(path, WRITTEN, edition, size);
+	atomic_store(&path_written, path->number);
+	atomic_fetch_add(&writes_begun, 1);
 	fd = open(name, O_WRONLY | O_CLOEXEC | (truncates ? O_TRUNC : 0));
 	must(fd >= 0, "open", name);
-	if (one_in(chance, 4))
+	if (one_in(chance, 6))
 		write_pieces(fd, buffer, 0, size, chance);
 	else
 		must(pwrite(fd, buffer, size, 0) == (ssize_t)size, "write", name);
@@ -205,11 +206,11 @@ static void resize(struct path *path, struct chance *chance, char *buffer)
  * meanwhile, with everything but this path. */
 static void change_in_place(struct path *path, struct chance *chance, char *buffer)
 {
-	if (one_in(chance, 4))
+	if (one_in(chance, 6))
 		resize(path, chance, buffer);
 	else
 		rewrite(path, chance, buffer);
-	if (one_in(chance, 3))
+	if (one_in(chance, 8))
 		return;
 	sleep_ns(2 * options.staleness_ns + 20 * MS);
 	look_settled(path, buffer);

@@ -25,7 +25,7 @@
 #define BLUR_NS (5 * SECOND)
 
 struct path *paths;
-_Atomic unsigned path_written;
+_Atomic unsigned path_written, writes_begun, suspicions;
 static _Atomic uint64_t last_edition;
 
 uint64_t new_edition(void)

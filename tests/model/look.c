@@ -13,6 +13,7 @@
 
 #define NAME_ROOM 4096
 #define DIRS 4
+#define WAIT_NS (20 * MS) /* for a writer to begin */
 
 enum way {
 	AT_ONCE,
@@ -145,15 +146,29 @@ static int take_look(struct path *path, enum way way, struct chance *chance, cha
 	return fd;
 }
 
+/* Any path, or the one that a writer has just begun to write in place. */
+static struct path *choose(struct chance *chance)
+{
+	unsigned before = atomic_load(&writes_begun);
+	uint64_t until = now_ns() + WAIT_NS;
+
+	if (one_in(chance, 2))
+		return &paths[draw(chance, options.files)];
+	while (atomic_load(&writes_begun) == before && now_ns() < until)
+		sleep_ns(MS / 10);
+	sleep_ns(draw(chance, 4 * MS));
+	return &paths[atomic_load(&path_written)];
+}
+
 void look_at_something(struct chance *chance, char *buffer, char *second)
 {
-	uint64_t number = draw(chance, options.files);
-	struct path *path = &paths[one_in(chance, 2) ? number : atomic_load(&path_written)];
-	enum way way = draw(chance, 3) ? AT_ONCE : (enum way)draw(chance, WAYS);
+	struct path *path = choose(chance);
+	bool calm = atomic_load(&suspicions);
+	enum way way = calm || draw(chance, 3) ? AT_ONCE : (enum way)draw(chance, WAYS);
 	struct look look;
 	int fd = take_look(path, way, chance, buffer, &look);
 
-	if (history_judge(path, &look) && one_in(chance, 8))
+	if (history_judge(path, &look) && !calm && one_in(chance, 8))
 		read_again(fd, path, &look, second);
 	if (fd >= 0)
 		close(fd);
@@ -170,29 +185,43 @@ static bool is_present(const struct state *present, const struct look *look)
 	       content_is(look->data, look->size, present->edition);
 }
 
-void look_settled(struct path *path, char *buffer)
+static bool is_mixture(const struct look *look)
 {
-	uint64_t until = now_ns() + PATIENCE_NS;
+	return !look->error && look->size >= BLOCK &&
+	       !content_is(look->data, look->size, content_edition(look->data, 0));
+}
+
+/* Looks until it sees the present state. Returns how often it did not. */
+static unsigned wait_for_present(struct path *path, char *buffer)
+{
 	struct state present = history_present(path);
-	bool late = false;
+	uint64_t began = now_ns(), mixed = began;
 	struct look look;
 
-	for (;;) {
+	for (unsigned wrong = 0;; wrong++) {
 		int fd = take_look(path, AT_ONCE, NULL, buffer, &look);
 
 		if (fd >= 0)
 			close(fd);
-		if (is_present(&present, &look))
-			break;
-		if (look.began_ns > until)
+		if (is_present(&present, &look)) {
+			atomic_fetch_sub(&suspicions, wrong > 0);
+			return wrong;
+		}
+		if (!is_mixture(&look))
+			mixed = look.ended_ns;
+		if (look.began_ns > began + PATIENCE_NS || look.began_ns > mixed + MIXTURE_NS)
 			history_fail(path, &look,
 				     "it has not changed for long, and is still read as");
-		late = true;
+		atomic_fetch_add(&suspicions, !wrong);
 		sleep_ns(20 * MS);
 	}
-	count(COMPARISONS);
-	if (late)
+}
+
+void look_settled(struct path *path, char *buffer)
+{
+	if (wait_for_present(path, buffer))
 		count(LATE);
+	count(COMPARISONS);
 }
 
 /* NULL: the names are as they are at the source. */

@@ -27,6 +27,7 @@
 /* A name that is older than `staleness` is asked about again, but on a busy machine that takes its
  * time: only what is still wrong after this is a failure. */
 #define PATIENCE_NS (20 * SECOND)
+#define MIXTURE_NS (5 * SECOND) /* for a mixture of editions */
 /* For how long after `staleness` an open may still get an earlier state of its path. */
 #define LATE_NS (60 * SECOND)
 
@@ -121,8 +122,11 @@ struct path {
 };
 
 extern struct path *paths;
-/* The path that was last written in place: half of all opens are of it, and meet the writer. */
-extern _Atomic unsigned path_written;
+/* The path that was last written in place, and how often one was: half of all opens wait for that,
+ * to meet the writer. */
+extern _Atomic unsigned path_written, writes_begun;
+/* Not 0: something wrong was read, and nobody drops pages until it is known whether it stays. */
+extern _Atomic unsigned suspicions;
 
 uint64_t new_edition(void);
 /* From now on the path may be so, or still as before ... */
