@@ -20,9 +20,9 @@
 
 #include "model.h"
 
-/* After a write in place nothing but a mixture may be known of a path for `staleness`; nobody
- * promises that a busy machine makes it in time. look_settled() is strict about what comes then. */
-#define BLUR_NS (5 * SECOND)
+/* A mixture may be read for some seconds after the write: the mount cannot tell at once that the
+ * writer is done, and machines are busy. look_settled() is strict about what comes then. */
+#define BLUR_NS (15 * SECOND)
 
 struct path *paths;
 _Atomic unsigned path_written, writes_begun, suspicions;
@@ -100,7 +100,7 @@ static void print_state(const struct state *state, uint64_t now)
 __attribute__((noreturn)) static void fail_locked(const struct path *path, const struct look *look,
 						  const char *what)
 {
-	size_t first = path->count > 12 ? path->count - 12 : 0;
+	size_t first = path->count > 20 ? path->count - 20 : 0;
 	char text[512];
 
 	fprintf(stderr, "%s was, as far as it matters, and the open began %.3f s ago:\n",

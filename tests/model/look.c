@@ -131,6 +131,8 @@ static int take_look(struct path *path, enum way way, struct chance *chance, cha
 	int fd;
 
 	mount_name(name, path);
+	if (way != AT_ONCE)
+		memset(buffer, 0xa5, options.largest); /* what was read before is not read again */
 	*look = (struct look){ .began_ns = now_ns(), .data = buffer };
 	fd = open(name, O_RDONLY | O_CLOEXEC | (way == DIRECT ? O_DIRECT : 0));
 	if (fd < 0 && way == DIRECT && errno == EINVAL)

@@ -15,7 +15,7 @@
  *    has it.
  * 4. memory_bytes is sampled all the time, and compared with capacity_bytes.
  *
- * For 2 and 3 the mount has 20 seconds, since machines are busy, but 5 for a mixture, since
+ * For 2 and 3 the mount has 20 seconds, since machines are busy, but 10 for a mixture, since
  *whatever makes the kernel drop its pages would mend it; what is right only after some of them
  *counts as late.
  *

@@ -27,7 +27,7 @@
 /* A name that is older than `staleness` is asked about again, but on a busy machine that takes its
  * time: only what is still wrong after this is a failure. */
 #define PATIENCE_NS (20 * SECOND)
-#define MIXTURE_NS (5 * SECOND) /* for a mixture of editions */
+#define MIXTURE_NS (10 * SECOND) /* for a mixture of editions */
 /* For how long after `staleness` an open may still get an earlier state of its path. */
 #define LATE_NS (60 * SECOND)
 
