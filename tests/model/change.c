@@ -13,6 +13,7 @@
 
 #define DIRS 4
 #define NAME_ROOM 4096
+#define LONG_NS (100 * MS) /* a `staleness` that writers cannot wait for after each change */
 #define SMALL_PIECE 4096
 #define LARGE_PIECE (1u << 20)
 
@@ -210,7 +211,7 @@ static void change_in_place(struct path *path, struct chance *chance, char *buff
 		resize(path, chance, buffer);
 	else
 		rewrite(path, chance, buffer);
-	if (one_in(chance, 8))
+	if (options.staleness_ns < LONG_NS ? one_in(chance, 8) : draw(chance, 4))
 		return;
 	sleep_ns(2 * options.staleness_ns + 20 * MS);
 	look_settled(path, buffer);

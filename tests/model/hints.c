@@ -13,7 +13,6 @@
 #define ORDER_MAX 64
 
 static const char *const policies[] = { "shade", "app", "icache", "minio", "lru", "lfu", "fifo" };
-static _Atomic unsigned most_excess;
 
 /* What a hint names may be gone, or there are too many orders. */
 static void tell(const char *text)
@@ -140,7 +139,6 @@ void sample_memory(void)
 {
 	char text[8192], name[4096];
 	uint64_t memory, capacity;
-	unsigned excess;
 	ssize_t size;
 	int fd;
 
@@ -153,16 +151,7 @@ void sample_memory(void)
 	text[size] = '\0';
 	memory = find_figure(text, "\nmemory_bytes ");
 	capacity = find_figure(text, "\ncapacity_bytes ");
+	if (memory > capacity)
+		fail("memory is above the capacity:\n%s", text);
 	count(SAMPLES_MEMORY);
-	if (memory <= capacity)
-		return;
-	count(ABOVE);
-	excess = (unsigned)((memory - capacity) * 1000 / capacity);
-	if (excess > atomic_load(&most_excess))
-		atomic_store(&most_excess, excess);
-}
-
-unsigned memory_excess(void)
-{
-	return atomic_load(&most_excess);
 }

@@ -13,6 +13,7 @@
 
 #define NAME_ROOM 4096
 #define DIRS 4
+#define LARGE (1u << 20)
 #define WAIT_NS (20 * MS) /* for a writer to begin */
 
 enum way {
@@ -148,13 +149,14 @@ static int take_look(struct path *path, enum way way, struct chance *chance, cha
 	return fd;
 }
 
-/* Any path, or the one that a writer has just begun to write in place. */
+/* Any path, or the one that a writer has just begun to write in place. Small files are written too
+ * quickly for that. */
 static struct path *choose(struct chance *chance)
 {
 	unsigned before = atomic_load(&writes_begun);
 	uint64_t until = now_ns() + WAIT_NS;
 
-	if (one_in(chance, 2))
+	if (options.largest < LARGE || one_in(chance, 2))
 		return &paths[draw(chance, options.files)];
 	while (atomic_load(&writes_begun) == before && now_ns() < until)
 		sleep_ns(MS / 10);

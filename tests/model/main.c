@@ -13,7 +13,7 @@
  *was kept, and it would be kept for ever.
  * 3. From time to time everybody rests. Then each path, and each directory, must be as the source
  *    has it.
- * 4. memory_bytes is sampled all the time, and compared with capacity_bytes.
+ * 4. memory_bytes is never above capacity_bytes, if no file is so large that it may be (`memory`).
  *
  * For 2 and 3 the mount has 20 seconds, since machines are busy, but 10 for a mixture, since
  *whatever makes the kernel drop its pages would mend it; what is right only after some of them
@@ -101,13 +101,10 @@ static void print_counts(FILE *to)
 		[LATE] = "of them late",
 		[HINTS] = "hints",
 		[SAMPLES_MEMORY] = "samples of memory",
-		[ABOVE] = "of them above the capacity",
 	};
 
 	for (enum counter i = 0; i < COUNTERS; i++)
 		fprintf(to, "%s%llu %s", i ? ", " : "", (unsigned long long)counters[i], names[i]);
-	if (counters[ABOVE])
-		fprintf(to, ", by up to %u.%u %%", memory_excess() / 10, memory_excess() % 10);
 	fprintf(to, "\n");
 }
 

@@ -76,8 +76,7 @@ enum counter {
 	COMPARISONS,  /* with the source, of a path that rests */
 	LATE,	      /* of these: right only some time after `staleness` */
 	HINTS,
-	SAMPLES_MEMORY, /* of memory_bytes */
-	ABOVE,		/* of these: above capacity_bytes */
+	SAMPLES_MEMORY, /* of memory_bytes, none of which was above the capacity */
 	COUNTERS
 };
 
@@ -122,8 +121,8 @@ struct path {
 };
 
 extern struct path *paths;
-/* The path that was last written in place, and how often one was: half of all opens wait for that,
- * to meet the writer. */
+/* The path that was last written in place, and how often one was: half of the opens of
+ * large files wait for that, to meet the writer. */
 extern _Atomic unsigned path_written, writes_begun;
 /* Not 0: something wrong was read, and nobody drops pages until it is known whether it stays. */
 extern _Atomic unsigned suspicions;
@@ -172,8 +171,7 @@ void look_at_names(void);
 void hint_something(struct chance *chance);
 /* Takes everything back that keeps the mount from coming to rest. */
 void hint_rest(void);
+/* Memory must be below the capacity at any moment. */
 void sample_memory(void);
-/* The most that was seen above the capacity, in thousandths of it. */
-unsigned memory_excess(void);
 
 #endif

@@ -75,7 +75,7 @@ def small(chance):
     """Files that are fetched whole, in numbers. None is above a sixth of `inflight`, so memory must
     stay below the capacity."""
     mount = {"capacity": 3 * MIB, "inflight": 900 << 10, "staleness": chance.choice((0.05, 0.3))}
-    return mount, {"files": 60, "largest": 150000, "resizes": 0, "memory": 1}
+    return mount, {"files": 60, "largest": 150000, "readers": 8, "memory": 1}
 
 
 def resized(chance):
@@ -137,6 +137,6 @@ SEED = OPTIONS.seed if OPTIONS.seed is not None else time.time_ns() // 1000 % 10
 TESTS = [test_of(plan, kind) for plan in (small, resized, large, ranges)
          for kind in ("tmpfs", "ext4")]
 TESTS = [test for test in TESTS if not OPTIONS.names or test.__name__ in OPTIONS.names]
-SHARE = (OPTIONS.seconds or (20 if is_sanitized() else 60)) / len(TESTS)
+SHARE = (OPTIONS.seconds or (20 if is_sanitized() else 50)) / len(TESTS)
 print(f"{MODE}, --seed {SEED}", flush=True)
 run_tests(TESTS)
