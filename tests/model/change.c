@@ -247,10 +247,11 @@ static void move_something(struct path *path, struct chance *chance)
 
 static void change_one(struct path *path, struct chance *chance, char *buffer)
 {
+	bool exists;
+
 	pthread_mutex_lock(&path->writing);
-	if (history_present(path).kind != WHOLE)
-		replace(path, chance, buffer);
-	else if (path->in_place && draw(chance, 100) < options.in_place)
+	exists = history_present(path).kind == WHOLE;
+	if (exists && path->in_place && draw(chance, 100) < options.in_place)
 		change_in_place(path, chance, buffer);
 	else if (one_in(chance, 8))
 		delete (path);

@@ -127,7 +127,7 @@ static int take_look(struct path *path, enum way way, struct chance *chance, cha
 		     struct look *look)
 {
 	char name[NAME_ROOM];
-	struct stat stat;
+	struct stat stat = { 0 };
 	ssize_t got;
 	int fd;
 

@@ -151,7 +151,7 @@ static struct chance chance_of(uint64_t number)
 /* Direct reads want pages. */
 static char *new_buffer(void)
 {
-	size_t size = (options.largest + 2 * 4096) / 4096 * 4096;
+	size_t size = (options.largest / 4096 + 2) * 4096;
 	char *buffer = aligned_alloc(4096, size);
 
 	if (!buffer)
