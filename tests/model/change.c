@@ -60,7 +60,7 @@ static void replace(struct path *path, struct chance *chance, char *buffer)
 	history_end(path);
 }
 
-static void delete (struct path *path)
+static void remove_file(struct path *path)
 {
 	char name[NAME_ROOM];
 
@@ -253,9 +253,9 @@ static void change_one(struct path *path, struct chance *chance, char *buffer)
 	exists = history_present(path).kind == WHOLE;
 	if (exists && path->in_place && draw(chance, 100) < options.in_place)
 		change_in_place(path, chance, buffer);
-	else if (one_in(chance, 8))
-		delete (path);
-	else if (one_in(chance, 8))
+	else if (exists && one_in(chance, 8))
+		remove_file(path);
+	else if (exists && one_in(chance, 8))
 		touch(path, chance);
 	else
 		replace(path, chance, buffer);
