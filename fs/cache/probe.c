@@ -150,7 +150,9 @@ void probe_some(struct cache *cache)
 void probe_free_all(struct cache *cache)
 {
 	lock_acquire(&cache->lock);
-	while (cache->probing.sent)
-		end_locked(cache->probing.sent);
+	for (struct probe *next, *probe = cache->probing.sent; probe; probe = next) {
+		next = probe->next;
+		end_locked(probe);
+	}
 	lock_release(&cache->lock);
 }
