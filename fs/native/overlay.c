@@ -22,13 +22,16 @@
 #define UNMOUNT_MS 1000 /* after .shade was unmounted: how long the overlay may take to follow */
 #define POLL_MS 20
 #define LIST_TRIES 3 /* flushes that may fail to read a list; scan.c has as many follow news */
+#define STUCK_MAX 16 /* connections of .shade that hang while they are unmounted */
 
 struct overlay {
 	struct overlay_options options;
 	struct run_dir run_dir;
 	struct fanotify *fanotify;
 	struct shade shade;
-	struct session *control; /* .shade; the fanotify thread's while that runs */
+	struct session *control;	  /* .shade; the fanotify thread's while that runs */
+	struct session *stuck[STUCK_MAX]; /* former ones; the fanotify thread's, too */
+	unsigned stuck_count;
 	char *control_path;
 	_Atomic bool mounted;	  /* the overlay itself */
 	struct store_attr top;	  /* what the overlay's root was made of */
@@ -72,14 +75,35 @@ static int open_control(struct overlay *overlay)
 }
 
 /* Nobody can use the files that were open in the connection, and no reader there can be answered. A
- * command that waits for a source that hangs keeps its connection, which nobody sees any more. */
-static void close_control(struct overlay *overlay)
+ * command that waits for a source that hangs keeps its connection, which nobody sees any more, and
+ * all open files of .shade, since nobody can tell which of them it uses: overlay_close() waits for
+ * it. False: there are too many of these. */
+static bool close_control(struct overlay *overlay)
 {
-	if (session_stop(overlay->control)) {
+	struct session *control = overlay->control;
+
+	if (!control)
+		return true;
+	if (session_stop(control) && !overlay->stuck_count) {
 		control_close_all(overlay->options.control);
-		session_close(overlay->control);
+		session_close(control);
+	} else if (overlay->stuck_count < STUCK_MAX) {
+		overlay->stuck[overlay->stuck_count++] = control;
+	} else {
+		return false;
 	}
 	overlay->control = NULL;
+	return true;
+}
+
+/* Waits for the workers of all connections that .shade ever had. */
+static void close_controls(struct overlay *overlay)
+{
+	if (overlay->control)
+		session_close(overlay->control);
+	overlay->control = NULL;
+	while (overlay->stuck_count)
+		session_close(overlay->stuck[--overlay->stuck_count]);
 }
 
 /* Called by the fanotify thread: if somebody has unmounted .shade and nothing else, mounts it
@@ -95,8 +119,7 @@ static void restore_control(void *context)
 	}
 	if (atomic_load(&overlay->closing) || !fanotify_is_mounted(fanotify))
 		return;
-	close_control(overlay);
-	if (open_control(overlay))
+	if (!close_control(overlay) || open_control(overlay))
 		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
 	else
 		overlay->options.mounted(overlay->options.context, overlay->control_path);
@@ -303,8 +326,10 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 	int rc;
 
 	assert(*options->mount_point == '/' && options->mounted && options->ended);
-	if (!overlay)
+	if (!overlay) {
+		say(why, room, "%s", strerror(ENOMEM));
 		return -ENOMEM;
+	}
 	overlay->options = *options;
 	overlay->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
@@ -357,9 +382,7 @@ void overlay_close(struct overlay *overlay)
 	lock_release(&overlay->flush_lock);
 	on_top = stop_fanotify(overlay);
 	/* Until this is closed, its thread may call control_ended(). */
-	if (overlay->control)
-		session_close(overlay->control);
-	overlay->control = NULL;
+	close_controls(overlay);
 	if (on_top)
 		umount2(overlay->options.mount_point, MNT_DETACH);
 	atomic_store(&overlay->mounted, false);
