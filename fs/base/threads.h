@@ -26,6 +26,8 @@ enum lock_rank {
 	LOCK_JOBS,	 /* the trainings below .shade/jobs, and all open files of .shade */
 	LOCK_TRACE,	 /* who waits for accesses in .shade/trace */
 	LOCK_SESSION,	 /* requests that wait for a worker */
+	LOCK_NOTIFY,	 /* who tells the kernel something, and through which connection */
+	LOCK_SIGNALS,	 /* requests that wait and whose callers have got a signal */
 	LOCK_REPLIES,	 /* one thread at a time waits for answers about names */
 	LOCK_TREE,	 /* names, and the life of nodes */
 	LOCK_CACHE,	 /* what is resident, fetched, passing through; the policy core */

@@ -33,7 +33,8 @@ struct cache_options {
 	uint64_t inflight_bytes; /* the part of it for what is on its way in or out */
 	uint64_t prefetch_bytes; /* fetched ahead and not used yet, at most */
 	uint64_t staleness_ms;
-	uint64_t deadline_ms; /* of one fetch */
+	uint64_t deadline_ms; /* of one fetch, or of the source's next answer about a directory */
+	unsigned readers;     /* directories that are read at a time */
 	bool observed;	      /* opens are seen, not waited for */
 	unsigned depth;	      /* fetches at a time */
 	const char *policy;
@@ -59,8 +60,10 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 void cache_set_observed(struct cache *cache, bool observed);
 /* After this the cache can be used. */
 int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, void *context);
-/* No more requests come: answers all that wait with an error, and waits for all threads. */
+/* The end begins: answers all that wait with an error, and waits for the cache's own threads. */
 void cache_stop(struct cache *cache);
+/* No more requests come: waits for threads that read directories. The source may keep them. */
+void cache_join(struct cache *cache);
 void cache_destroy(struct cache *cache);
 
 struct tree *cache_tree(struct cache *cache);

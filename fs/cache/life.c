@@ -76,6 +76,7 @@ static void run_clock(void *argument)
 			start_all(cache);
 		while (answer_late(cache))
 			;
+		tree_answer_late(cache->tree, clock_now_ms());
 		tree_reap(cache->tree);
 		expire(cache);
 		probe_some(cache);
@@ -100,6 +101,11 @@ static uint64_t range_bytes(const struct cache_options *options, const struct bu
 int cache_create(struct cache **out, struct store *store, const struct cache_options *options)
 {
 	struct cache *cache = calloc(1, sizeof(*cache));
+	struct tree_options names = { .staleness_ms = options->staleness_ms,
+				      .deadline_ms = options->deadline_ms,
+				      .readers = options->readers,
+				      .events = &cache_tree_events,
+				      .context = cache };
 	int rc;
 
 	assert(options->capacity_bytes > options->inflight_bytes && options->tick);
@@ -119,8 +125,7 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
 			  options->policy);
 	if (!rc)
-		rc = tree_open(&cache->tree, store, options->staleness_ms, &cache_tree_events,
-			       cache);
+		rc = tree_open(&cache->tree, store, &names);
 	if (rc) {
 		sched_destroy(cache->sched);
 		free(cache);
@@ -156,12 +161,18 @@ void cache_stop(struct cache *cache)
 	cond_wake_all(&cache->changed);
 	lock_release(&cache->lock);
 	waiter_answer_all(waiters, -ESHUTDOWN);
+	tree_stop(cache->tree);
 	thread_join(&cache->clock);
 	lock_acquire(&cache->lock);
 	while (cache->budget.running)
 		cond_wait(&cache->changed, &cache->lock);
 	lock_release(&cache->lock);
 	page_cache_stop(cache->page_cache);
+}
+
+void cache_join(struct cache *cache)
+{
+	tree_join(cache->tree);
 }
 
 void cache_destroy(struct cache *cache)

@@ -98,9 +98,11 @@ static int scan_dir(struct scan *scan, struct node *dir)
 {
 	struct tree *tree = scan->cache->tree;
 	struct children children = { 0 };
-	int rc = tree_children(tree, dir, TREE_BEGIN, clock_now_ms(), true, false, take_child,
-			       &children, NULL);
+	int rc = tree_await_here(tree, dir, clock_now_ms());
 
+	if (!rc)
+		rc = tree_children(tree, dir, TREE_BEGIN, clock_now_ms(), false, false, take_child,
+				   &children, NULL);
 	for (uint32_t i = 0; i < children.count; i++) {
 		struct node *child = children.nodes[i];
 		uint32_t slot = node_slot(child);

@@ -25,7 +25,8 @@
 #include "base/log.h"
 #include "base/threads.h"
 
-/* A drop may wait for the folios of a READ whose file hangs: the others go on. */
+/* A drop may wait for the folios of a READ whose file hangs, and a name for a LOOKUP whose
+ * directory hangs: the others go on. */
 #ifndef DROP_THREADS
 #define DROP_THREADS 4
 #endif
@@ -47,7 +48,9 @@ struct page_cache {
 	void *context;
 	void (*dropped)(void *context, struct node *node);
 	void *dropped_context;
-	struct lane stores, drops; /* the lock of `drops`: node->pages.drop, too */
+	struct lane stores;
+	struct lane drops; /* its lock: node->pages.drop, too */
+	struct lane names; /* its lock: node->pages.name_queued, too */
 };
 
 /* --- queues -------------------------------------------------------------------------------------
@@ -235,18 +238,66 @@ int page_cache_probe(struct page_cache *r, struct node *node, uint64_t offset, s
 	return r->kernel->probe(r->context, node, offset, probe);
 }
 
+/* --- names: the invalidation of a name is a store without data, too -----------------------------
+ */
+
+static void serve_names(void *argument)
+{
+	struct lane *lane = argument;
+	struct page_cache *r = lane->page_cache;
+	struct page_store *name;
+
+	lock_acquire(&lane->lock);
+	while ((name = take_locked(lane))) {
+		struct node *node = name->node;
+		bool closing = lane->closing;
+
+		/* Before the kernel is told: what changes meanwhile is queued once more. */
+		node->pages.name_queued = false;
+		lock_release(&lane->lock);
+		if (!closing)
+			(void)r->kernel->forget_name(r->context, node);
+		free(name);
+		tree_release(r->tree, node);
+		lock_acquire(&lane->lock);
+	}
+	lock_release(&lane->lock);
+}
+
+void page_cache_forget_name(struct page_cache *r, struct node *node)
+{
+	struct lane *lane = &r->names;
+	struct page_store *name;
+
+	if (!node->parent)
+		return;
+	lock_acquire(&lane->lock);
+	name = node->pages.name_queued || lane->closing ? NULL : calloc(1, sizeof(*name));
+	if (name) {
+		name->node = node;
+		node_hold(node);
+		node->pages.name_queued = true;
+		append_locked(lane, name);
+	}
+	lock_release(&lane->lock);
+}
+
 /* --- begin and end ------------------------------------------------------------------------------
  */
 
-static int lane_open(struct lane *lane, struct page_cache *r, const char *name,
-		     void (*serve)(void *lane), unsigned threads)
+static void lane_init(struct lane *lane, struct page_cache *r)
 {
-	int rc = 0;
-
 	lane->page_cache = r;
 	lane->end = &lane->first;
 	lock_init(&lane->lock, LOCK_PAGE_CACHE);
 	cond_init(&lane->changed);
+}
+
+static int lane_start(struct lane *lane, const char *name, void (*serve)(void *lane),
+		      unsigned threads)
+{
+	int rc = 0;
+
 	while (!rc && lane->thread_count < threads) {
 		rc = thread_start(&lane->threads[lane->thread_count], name, serve, lane);
 		lane->thread_count += !rc;
@@ -284,16 +335,17 @@ int page_cache_open(struct page_cache **out, struct tree *tree,
 	r->context = context;
 	r->dropped = dropped;
 	r->dropped_context = dropped_context;
-	rc = lane_open(&r->stores, r, "shade-stores", serve_stores, 1);
-	if (!rc) {
-		rc = lane_open(&r->drops, r, "shade-drops", serve_drops, DROP_THREADS);
-		if (rc) {
-			lane_stop(&r->stores);
-			lane_close(&r->stores);
-		}
-	}
+	lane_init(&r->stores, r);
+	lane_init(&r->drops, r);
+	lane_init(&r->names, r);
+	rc = lane_start(&r->stores, "shade-stores", serve_stores, 1);
+	if (!rc)
+		rc = lane_start(&r->drops, "shade-drops", serve_drops, DROP_THREADS);
+	if (!rc)
+		rc = lane_start(&r->names, "shade-entries", serve_names, DROP_THREADS);
 	if (rc) {
-		free(r);
+		page_cache_stop(r);
+		page_cache_close(r);
 		return rc;
 	}
 	*out = r;
@@ -304,11 +356,13 @@ void page_cache_stop(struct page_cache *r)
 {
 	lane_stop(&r->stores);
 	lane_stop(&r->drops);
+	lane_stop(&r->names);
 }
 
 void page_cache_close(struct page_cache *r)
 {
 	lane_close(&r->stores);
 	lane_close(&r->drops);
+	lane_close(&r->names);
 	free(r);
 }

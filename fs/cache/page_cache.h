@@ -8,6 +8,9 @@
  * that waits for a buffer, and buffers are given back by stores: in one queue they would wait for
  * each other for ever. Storing a sample takes back a drop of it that has not begun; page_cache.c
  * has the states of a drop.
+ *
+ * Names have threads of their own, too. To invalidate a name waits for the kernel's lock of its
+ * directory, which a LOOKUP has that waits for the source: pages are dropped all the same.
  */
 #ifndef SHADE_PAGE_CACHE_H
 #define SHADE_PAGE_CACHE_H
@@ -25,6 +28,8 @@ struct page_cache_kernel {
 	int (*drop)(void *context, struct node *node);
 	/* Asks whether the kernel has this byte of the file; the answer goes to cache_probed(). */
 	int (*probe)(void *context, struct node *node, uint64_t offset, struct probe *probe);
+	/* The kernel is to look the name of the node up again. */
+	int (*forget_name)(void *context, struct node *node);
 	/* Makes the kernel look the node up. */
 	int (*introduce)(void *context, struct node *node);
 };
@@ -62,5 +67,8 @@ int page_cache_probe(struct page_cache *page_cache, struct node *node, uint64_t 
 /* 1: queued, and `dropped` will be called; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then
  * the node keeps its pages until the kernel reclaims them. */
 int page_cache_drop(struct page_cache *page_cache, struct node *node);
+/* Has the kernel look up the name of a node again; the root has none. Without memory, or at the
+ * end, the kernel keeps the name until it times out. */
+void page_cache_forget_name(struct page_cache *page_cache, struct node *node);
 
 #endif

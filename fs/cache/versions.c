@@ -167,9 +167,9 @@ static void forget_version_locked(struct cache *cache, struct node *old, uint64_
 	if (was_resident || old->cache.is_passing) {
 		passing_remove_locked(cache, old);
 		drop_locked(cache, old, now_ms);
-	} else if (old->lookups) {
-		(void)page_cache_drop(cache->page_cache, old); /* its name; it has no pages */
 	}
+	if (old->lookups)
+		page_cache_forget_name(cache->page_cache, old);
 	if (old->cache.fetch)
 		fetch_unreserve_locked(old->cache.fetch); /* and its pages are counted */
 }
@@ -209,10 +209,24 @@ static void dir_changed(void *context, struct node *dir)
 	struct cache *cache = context;
 
 	(void)page_cache_drop(cache->page_cache, dir);
+	if (dir->detached && dir->lookups)
+		page_cache_forget_name(cache->page_cache, dir);
 }
 
-const struct tree_events cache_tree_events = { file_added, file_replaced, file_removed,
-					       dir_changed };
+/* The kernel looks its name up again, and then learns who may enter it now. */
+static void owner_changed(void *context, struct node *dir)
+{
+	struct cache *cache = context;
+
+	if (dir->lookups)
+		page_cache_forget_name(cache->page_cache, dir);
+}
+
+const struct tree_events cache_tree_events = { .file_added = file_added,
+					       .file_replaced = file_replaced,
+					       .file_removed = file_removed,
+					       .dir_changed = dir_changed,
+					       .owner_changed = owner_changed };
 
 /* --- the kernel forgets -------------------------------------------------------------------------
  */

@@ -296,7 +296,10 @@ static unsigned depth_for_files(void)
 
 static void tick(void *context)
 {
-	control_tick(((struct daemon *)context)->control);
+	struct daemon *daemon = context;
+
+	control_tick(daemon->control);
+	files_tick(daemon->files);
 }
 
 static void start_cache(struct daemon *daemon)
@@ -308,6 +311,7 @@ static void start_cache(struct daemon *daemon)
 		.prefetch_bytes = o->prefetch_bytes,
 		.staleness_ms = (uint64_t)(o->staleness_s * 1000),
 		.deadline_ms = (uint64_t)(o->deadline_s * 1000),
+		.readers = o->threads,
 		.depth = depth_for_files(),
 		.policy = o->policy,
 		.tick = tick,
@@ -434,6 +438,7 @@ static void stop(struct daemon *daemon)
 	thread_interrupt(&daemon->signals, SIGTERM);
 	thread_join(&daemon->signals);
 	scan_destroy(daemon->scan);
+	cache_join(daemon->cache);
 	store_close(daemon->store);
 	lock_acquire(&daemon->end_lock);
 	daemon->ended = true;

@@ -267,7 +267,7 @@ static const struct row {
 	  "SECONDS",
 	  set_deadline,
 	  show_deadline,
-	  { "how long a file may take to be fetched (default 30)" } },
+	  { "how long a file or a directory may take to be fetched (default 30)" } },
 	{ "group",
 	  "NAME",
 	  set_group,

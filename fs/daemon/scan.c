@@ -13,22 +13,24 @@
 
 #define AGAIN_MS 5000 /* between a scan that failed and the next */
 #define IDLE_MS 5000
-#define AUDIT_MS 20   /* native: between looks at what the tree knows */
-#define FLUSH_MS 1000 /* between flushes of the overlay */
-#define FLUSHES 3     /* after news */
+#define AUDIT_MS 20	/* native: between looks at what the tree knows */
+#define PATIENCE_MS 500 /* native: that one directory may take before the next is looked at */
+#define FLUSH_MS 1000	/* between flushes of the overlay */
+#define FLUSHES 3	/* after news */
 
 struct scan {
 	struct scan_options options;
 	struct manifest_keeper manifest;
-	struct thread thread;
-	bool started, native;
+	struct thread thread, auditor;
+	bool started, audits;  /* which of them runs */
 	_Atomic bool stopping; /* ends calls of tree and cache functions, too */
 
 	struct lock lock;
 	struct cond changed; /* lock: `wanted` or `stopping` */
 	bool wanted;	     /* lock */
 
-	/* Native mode; the thread's own. */
+	int last_rc; /* the scan thread's own: what came of the last numbering */
+	/* The auditor's own. */
 	uint64_t audited_ms, flushed_ms;
 	unsigned flushes; /* so many are due, whether or not there are orphans */
 };
@@ -45,7 +47,7 @@ static void audit(struct scan *scan)
 	struct tree *tree = cache_tree(scan->options.cache);
 
 	if (tree_is_doubted(tree) || now - scan->audited_ms > staleness / 8) {
-		(void)tree_refresh(tree, now, staleness / 2, &scan->stopping);
+		(void)tree_refresh(tree, now, staleness / 2, PATIENCE_MS, &scan->stopping);
 		scan->audited_ms = now;
 		scan->flushed_ms = 0;
 	}
@@ -60,20 +62,35 @@ static void audit(struct scan *scan)
 	}
 }
 
-/* Waits for a moment, for scan_want(), or until `retry_ms`. Whether to number the samples. */
-static bool is_wanted(struct scan *scan, uint64_t retry_ms)
+static void audit_always(void *argument)
 {
-	uint64_t until = clock_now_ms() + (scan->native ? AUDIT_MS : IDLE_MS);
-	bool wanted;
+	struct scan *scan = argument;
+
+	scan->audited_ms = clock_now_ms();
+	while (!atomic_load(&scan->stopping)) {
+		audit(scan);
+		lock_acquire(&scan->lock);
+		if (!atomic_load(&scan->stopping))
+			(void)cond_wait_until(&scan->changed, &scan->lock,
+					      clock_now_ms() + AUDIT_MS);
+		lock_release(&scan->lock);
+	}
+}
+
+/* Waits for a moment, for scan_want(), or until `retry_ms`. Whether to number the samples, and
+ * whether somebody has asked for that. */
+static bool is_wanted(struct scan *scan, uint64_t retry_ms, bool *asked)
+{
+	uint64_t until = clock_now_ms() + IDLE_MS;
 
 	lock_acquire(&scan->lock);
 	if (!scan->wanted && !atomic_load(&scan->stopping))
 		(void)cond_wait_until(&scan->changed, &scan->lock,
 				      until < retry_ms ? until : retry_ms);
-	wanted = scan->wanted || clock_now_ms() >= retry_ms;
+	*asked = scan->wanted;
 	scan->wanted = false;
 	lock_release(&scan->lock);
-	return wanted && !atomic_load(&scan->stopping);
+	return (*asked || clock_now_ms() >= retry_ms) && !atomic_load(&scan->stopping);
 }
 
 /* `again`: names are known already, and the source may have others by now. */
@@ -83,13 +100,15 @@ static int number_samples(struct scan *scan, bool again)
 	int rc = 0;
 
 	if (again)
-		rc = tree_refresh(tree, clock_now_ms(), 0, &scan->stopping);
+		rc = tree_refresh(tree, clock_now_ms(), 0, TREE_PATIENT, &scan->stopping);
 	if (!rc)
 		rc = cache_scan(scan->options.cache, &scan->stopping);
 	if (!rc)
 		manifest_save(&scan->manifest, tree, &scan->stopping);
-	if (rc && rc != -ECANCELED)
+	/* A directory that hangs would be told of again and again. */
+	if (rc && rc != -ECANCELED && rc != -ESHUTDOWN && rc != scan->last_rc)
 		log_say(LOG_ERRORS, "scanning %s: %s", scan->options.source, strerror(-rc));
+	scan->last_rc = rc;
 	(void)malloc_trim(0); /* tables have grown and left holes */
 	return rc;
 }
@@ -98,16 +117,14 @@ static void run(void *argument)
 {
 	struct scan *scan = argument;
 	uint64_t retry_ms = UINT64_MAX; /* when the source may have recovered */
-	bool again = false;
+	bool first = true, asked;
 
-	scan->audited_ms = clock_now_ms();
 	while (!atomic_load(&scan->stopping)) {
-		if (scan->native)
-			audit(scan);
-		if (!is_wanted(scan, retry_ms))
+		if (!is_wanted(scan, retry_ms, &asked))
 			continue;
-		retry_ms = number_samples(scan, again) ? clock_now_ms() + AGAIN_MS : UINT64_MAX;
-		again = true;
+		retry_ms = number_samples(scan, asked && !first) ? clock_now_ms() + AGAIN_MS
+								 : UINT64_MAX;
+		first = false;
 	}
 }
 
@@ -141,9 +158,12 @@ int scan_start(struct scan *scan, bool native)
 	int rc;
 
 	assert(!scan->started);
-	scan->native = native;
 	rc = thread_start(&scan->thread, "shade-scan", run, scan);
 	scan->started = !rc;
+	if (!rc && native) {
+		rc = thread_start(&scan->auditor, "shade-audit", audit_always, scan);
+		scan->audits = !rc;
+	}
 	return rc;
 }
 
@@ -160,6 +180,8 @@ void scan_destroy(struct scan *scan)
 	assert(!scan->started || atomic_load(&scan->stopping));
 	if (scan->started)
 		thread_join(&scan->thread);
+	if (scan->audits)
+		thread_join(&scan->auditor);
 	lock_destroy(&scan->lock);
 	cond_destroy(&scan->changed);
 	free(scan);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * A thread that numbers the samples: once at the start, and again whenever somebody asks. In native
- * mode it also reads directories again before names are older than `staleness`, since the kernel
- * never asks for a name twice there.
+ * mode a second one reads directories again before names are older than `staleness`, since the
+ * kernel never asks for a name twice there. They are two because the numbering waits for every
+ * directory: one that hangs must not keep the mount from noticing that permissions were revoked.
  */
 #ifndef SHADE_SCAN_H
 #define SHADE_SCAN_H
@@ -22,13 +23,13 @@ struct scan_options {
 
 /* Loads the manifest, too. 0 or a negative errno. */
 int scan_create(struct scan **out, const struct scan_options *options);
-/* Starts the thread. 0 or a negative errno. */
+/* Starts the threads. 0 or a negative errno. */
 int scan_start(struct scan *scan, bool native);
 /* Has the samples numbered again, soon. From any thread, also before the start. */
 void scan_want(struct scan *scan);
-/* Has the thread end as soon as it can; it may wait for the source. */
+/* Has the threads end as soon as they can. */
 void scan_stop(struct scan *scan);
-/* Waits for the thread, if it was started, after scan_stop(). */
+/* Waits for the threads, if they were started, after scan_stop(). */
 void scan_destroy(struct scan *scan);
 
 #endif

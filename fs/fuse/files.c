@@ -100,12 +100,88 @@ static struct fuse_entry_param entry_of(const struct files *files, const struct 
 					  .entry_timeout = timeout_of(files) };
 }
 
+static int visible_errno(int rc)
+{
+	return rc == -ESHUTDOWN ? EIO : -rc;
+}
+
+/* --- requests that wait for a directory --------------------------------------------------------*/
+
+struct parked {
+	struct tree_wait wait;
+	struct pending pending;
+	fuse_ino_t dir;
+	size_t size; /* of a listing; 0: a lookup */
+	off_t offset;
+	bool plus;
+	char name[]; /* of a lookup */
+};
+
+static void look_up(fuse_req_t req, fuse_ino_t parent, const char *name, bool fresh);
+static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus,
+		     bool fresh);
+
+static struct pending pending_new(struct files *files, fuse_req_t req)
+{
+	return (struct pending){ req, atomic_fetch_add(&files->last_serial, 1) + 1 };
+}
+
+/* The directory was read, or what is known of it is the answer. */
+static void unpark(struct tree_wait *wait, int rc)
+{
+	struct parked *parked = (struct parked *)wait;
+	fuse_req_t req = parked->pending.req;
+
+	if (rc)
+		fuse_reply_err(req, visible_errno(rc));
+	else if (parked->size)
+		read_dir(req, parked->dir, parked->size, parked->offset, parked->plus, false);
+	else
+		look_up(req, parked->dir, parked->name, false);
+	free(parked);
+}
+
+/* Has the directory read, and answers the request after that. `how` has the request but for the
+ * name. */
+static void park(const struct parked *how, const char *name)
+{
+	struct files *files = files_of(how->pending.req);
+	struct parked *parked = malloc(sizeof(*parked) + strlen(name) + 1);
+	int rc;
+
+	if (!parked) {
+		fuse_reply_err(how->pending.req, ENOMEM);
+		return;
+	}
+	*parked = *how;
+	strcpy(parked->name, name);
+	parked->wait.ready = unpark;
+	fuse_req_interrupt_func(parked->pending.req, signals_interrupted, files);
+	rc = tree_await(cache_tree(files->options.cache), node_of(files, parked->dir),
+			clock_now_ms(), &parked->wait);
+	if (rc <= 0)
+		unpark(&parked->wait, rc);
+}
+
+/* --- lookups -----------------------------------------------------------------------------------*/
+
 static bool is_dots(const char *name)
 {
 	return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* Whether the daemon itself asks: see notify.c. */
+static bool is_own(const struct files *files, fuse_req_t req)
+{
+	pid_t caller = fuse_req_ctx(req)->pid;
+
+	for (enum own_thread thread = 0; caller && thread < OWN_THREADS; thread++)
+		if (atomic_load(&files->own[thread]) == caller)
+			return true;
+	return false;
+}
+
+static void look_up(fuse_req_t req, fuse_ino_t parent, const char *name, bool fresh)
 {
 	struct files *files = files_of(req);
 	struct fuse_entry_param entry;
@@ -113,16 +189,15 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	struct node *node;
 	uint32_t generation;
 	unsigned turn;
-	int rc;
+	int rc = tree_lookup(tree_of(req), node_of(files, parent), name, clock_now_ms(), fresh,
+			     &node, &turn);
 
-	/* Somebody kept a file's handle. The kernel has forgotten the file, and so may we have.
-	 */
-	if (is_dots(name)) {
-		fuse_reply_err(req, ESTALE);
+	if (rc == -EAGAIN) {
+		struct parked parked = { .pending = pending_new(files, req), .dir = parent };
+
+		park(&parked, name);
 		return;
 	}
-	rc = tree_lookup(tree_of(req), node_of(files, parent), name, clock_now_ms(),
-			 !session_is_prompt(), &node, &turn);
 	if (rc) {
 		fuse_reply_err(req, -rc);
 		return;
@@ -135,6 +210,16 @@ static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		/* interrupted: the kernel did not take it */
 		cache_forget(files->options.cache, node, 1);
 	tree_replied(cache_tree(files->options.cache), turn);
+}
+
+static void do_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	/* Somebody kept a file's handle. The kernel has forgotten the file, and so may we have.
+	 */
+	if (is_dots(name))
+		fuse_reply_err(req, ESTALE);
+	else
+		look_up(req, parent, name, !is_own(files_of(req), req));
 }
 
 static void forget_one(const struct files *files, fuse_ino_t ino, uint64_t count)
@@ -170,7 +255,7 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	if (session_is_prompt())
 		tree_get_attr(tree_of(req), node, &attr);
 	else
-		tree_ask_attr(tree_of(req), node, &attr);
+		tree_ask_attr(tree_of(req), node, clock_now_ms(), &attr);
 	stat = stat_from(&attr);
 	fuse_reply_attr(req, &stat, timeout_of(files));
 }
@@ -283,11 +368,13 @@ static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offs
 	       (offset > 1 || add_name(reply, "..", &dot, 2));
 }
 
-static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus)
+static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, bool plus,
+		     bool fresh)
 {
 	struct files *files = files_of(req);
 	struct tree *tree = tree_of(req);
 	struct dir_reply reply = { .files = files, .req = req, .plus = plus, .size = size };
+	struct parked parked = { .dir = ino, .size = size, .offset = offset, .plus = plus };
 	struct node *dir = node_of(files, ino);
 	unsigned turn = 0;
 	bool listed = false;
@@ -298,9 +385,11 @@ static void read_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset, 
 		rc = -ENOMEM;
 	else if ((listed = add_dots(&reply, dir, offset)))
 		rc = tree_children(tree, dir, offset > 2 ? (uint64_t)offset - 3 : TREE_BEGIN,
-				   clock_now_ms(), !session_is_prompt(), plus, add_child, &reply,
-				   &turn);
-	if (rc)
+				   clock_now_ms(), fresh, plus, add_child, &reply, &turn);
+	if (rc == -EAGAIN) {
+		parked.pending = pending_new(files, req);
+		park(&parked, "");
+	} else if (rc)
 		fuse_reply_err(req, -rc);
 	else
 		fuse_reply_buf(req, reply.buffer, reply.used);
@@ -313,14 +402,14 @@ static void do_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset
 		       struct fuse_file_info *fi)
 {
 	(void)fi;
-	read_dir(req, ino, size, offset, false);
+	read_dir(req, ino, size, offset, false, true);
 }
 
 static void do_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 			   struct fuse_file_info *fi)
 {
 	(void)fi;
-	read_dir(req, ino, size, offset, true);
+	read_dir(req, ino, size, offset, true, true);
 }
 
 /* The kernel keeps a listing until the directory was read again. */
@@ -336,16 +425,11 @@ static void do_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 struct request {
 	struct waiter waiter;
-	fuse_req_t req;
+	struct pending pending;
 	struct cache *cache;
 	struct node *node;
 	struct fuse_file_info fi; /* opens */
 };
-
-static int visible_errno(int rc)
-{
-	return rc == -ESHUTDOWN ? EIO : -rc;
-}
 
 static void answer_open(struct waiter *waiter, int rc, const void *data, size_t size)
 {
@@ -355,8 +439,8 @@ static void answer_open(struct waiter *waiter, int rc, const void *data, size_t 
 	(void)size;
 	request->fi.keep_cache = 1;
 	if (rc)
-		fuse_reply_err(request->req, visible_errno(rc));
-	else if (fuse_reply_open(request->req, &request->fi) == -ENOENT)
+		fuse_reply_err(request->pending.req, visible_errno(rc));
+	else if (fuse_reply_open(request->pending.req, &request->fi) == -ENOENT)
 		cache_release(request->cache, request->node);
 	free(request);
 }
@@ -366,27 +450,45 @@ static void answer_read(struct waiter *waiter, int rc, const void *data, size_t 
 	struct request *request = (struct request *)waiter;
 
 	if (rc)
-		fuse_reply_err(request->req, visible_errno(rc));
+		fuse_reply_err(request->pending.req, visible_errno(rc));
 	else
-		fuse_reply_buf(request->req, data, size);
+		fuse_reply_buf(request->pending.req, data, size);
 	free(request);
 }
 
-static bool is_request(const struct waiter *waiter, void *req)
+static bool matches(const struct pending *pending, struct search *search)
 {
-	return ((const struct request *)waiter)->req == req;
+	if (search->serial ? pending->serial != search->serial : pending->req != search->req)
+		return false;
+	search->serial = pending->serial;
+	search->found = true;
+	return search->take;
 }
 
-/* The reader was interrupted and need not wait any longer. Opens and reads never go to workers, so
- * an INTERRUPT cannot overtake them. */
-static void interrupted(fuse_req_t req, void *cache)
+static bool is_waiter(const struct waiter *waiter, void *search)
 {
-	struct waiter *waiter = cache_take_waiter(cache, is_request, req);
+	return matches(&((const struct request *)waiter)->pending, search);
+}
 
-	if (!waiter)
-		return; /* somebody is about to answer it */
-	fuse_reply_err(req, EINTR);
+static bool is_parked(const struct tree_wait *wait, void *search)
+{
+	return matches(&((const struct parked *)wait)->pending, search);
+}
+
+/* Requests that wait never go to workers, so an INTERRUPT cannot overtake them. */
+void files_search(struct files *files, struct search *search)
+{
+	struct cache *cache = files->options.cache;
+	struct waiter *waiter = cache_take_waiter(cache, is_waiter, search);
+	struct tree_wait *wait =
+		search->found ? NULL : tree_take_wait(cache_tree(cache), is_parked, search);
+
+	if (waiter)
+		fuse_reply_err(((struct request *)waiter)->pending.req, EINTR);
+	if (wait)
+		fuse_reply_err(((struct parked *)wait)->pending.req, EINTR);
 	free(waiter);
+	free(wait);
 }
 
 static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
@@ -397,10 +499,10 @@ static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 		fuse_reply_err(req, ENOMEM);
 		return NULL;
 	}
-	request->req = req;
+	request->pending = pending_new(files_of(req), req);
 	request->cache = cache_of(req);
 	request->node = node_of(files_of(req), ino);
-	fuse_req_interrupt_func(req, interrupted, request->cache);
+	fuse_req_interrupt_func(req, signals_interrupted, files_of(req));
 	return request;
 }
 
@@ -586,28 +688,28 @@ static void refuse_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *f
 static bool is_old_dir(const struct files *files, const struct node *node)
 {
 	return node_is_dir(node) &&
-	       !tree_is_current(cache_tree(files->options.cache), node, clock_now_ms());
+	       tree_is_old(cache_tree(files->options.cache), node, clock_now_ms());
 }
 
-static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
+/* What asks the source while it holds a thread. */
+static bool asks_source(uint32_t opcode)
+{
+	return opcode == FUSE_READLINK || opcode == FUSE_GETXATTR || opcode == FUSE_STATFS;
+}
+
+/* A report or a command of .shade takes long. All else is answered at once, or waits in the cache
+ * or the tree. */
+static enum session_lane lane_of(void *user_data, uint32_t opcode, uint64_t ino)
 {
 	const struct files *files = user_data;
 
 	switch (opcode) {
-	case FUSE_LOOKUP:
-	case FUSE_READDIR:
-	case FUSE_READDIRPLUS:
-		return control_owns(ino) || !tree_is_current(cache_tree(files->options.cache),
-							     node_of(files, ino), clock_now_ms());
-	case FUSE_OPEN:
-	case FUSE_READ:
-	case FUSE_RELEASE:
-	case FUSE_IOCTL:
-		return control_owns(ino);
 	case FUSE_GETATTR:
 		/* In native mode all directories are asked about in time. */
-		return control_owns(ino) ? false
-					 : !files->native && is_old_dir(files, node_of(files, ino));
+		return !control_owns(ino) && !files->native &&
+				       is_old_dir(files, node_of(files, ino))
+			       ? SESSION_SOURCE
+			       : SESSION_AT_ONCE;
 	case FUSE_OPENDIR:
 	case FUSE_RELEASEDIR:
 	case FUSE_FORGET:
@@ -616,9 +718,11 @@ static bool may_wait(void *user_data, uint32_t opcode, uint64_t ino)
 	case FUSE_NOTIFY_REPLY:
 	case FUSE_INIT:
 	case FUSE_DESTROY:
-		return false;
+		return SESSION_AT_ONCE;
 	default:
-		return true;
+		if (control_owns(ino))
+			return SESSION_CONTROL;
+		return asks_source(opcode) ? SESSION_SOURCE : SESSION_AT_ONCE;
 	}
 }
 
@@ -632,6 +736,9 @@ int files_create(struct files **out, const struct files_options *options)
 	if (!files)
 		return -ENOMEM;
 	files->options = *options;
+	lock_init(&files->notify_lock, LOCK_NOTIFY);
+	cond_init(&files->notified);
+	lock_init(&files->signals_lock, LOCK_SIGNALS);
 	files->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
 	*out = files;
@@ -647,10 +754,12 @@ int files_mount(struct files *files, const char *mount_point, bool native)
 					   .mount_point = mount_point,
 					   .allow_other = !native && o->allow_other,
 					   .noexec = !native && o->noexec,
-					   .workers = o->workers,
-					   .may_wait = may_wait,
+					   .workers = { o->workers, SHADE_WORKERS },
+					   .lane_of = lane_of,
 					   .ended = o->ended,
 					   .context = o->context };
+	struct session *session;
+	int rc;
 
 	assert(!files->session);
 	files->native = native;
@@ -663,18 +772,51 @@ int files_mount(struct files *files, const char *mount_point, bool native)
 		files->ops.read =
 			do_read; /* .shade has no files here: every READ is the source's */
 	}
-	return session_open(&files->session, &options);
+	rc = session_create(&session, &options);
+	if (rc)
+		return rc;
+	lock_acquire(&files->notify_lock);
+	files->session = session; /* what requests bring about may notify before this returns */
+	lock_release(&files->notify_lock);
+	rc = session_start(session);
+	if (rc)
+		files_unmount(files);
+	return rc;
 }
 
+/* A notification may wait for a request, which the session still answers meanwhile. */
 void files_unmount(struct files *files)
 {
-	if (files->session)
-		session_close(files->session);
+	struct session *session;
+
+	lock_acquire(&files->notify_lock);
+	session = files->session;
 	files->session = NULL;
+	while (files->notifying)
+		cond_wait(&files->notified, &files->notify_lock);
+	lock_release(&files->notify_lock);
+	if (session)
+		session_close(session);
+}
+
+void files_tick(struct files *files)
+{
+	uint64_t now_ms = clock_now_ms();
+
+	if (now_ms < files->polled_ms + SIGNALS_POLL_MS)
+		return;
+	files->polled_ms = now_ms;
+	signals_poll(files);
 }
 
 void files_destroy(struct files *files)
 {
-	assert(!files || !files->session);
+	if (!files)
+		return;
+	assert(!files->session);
+	signals_free(files);
+	lock_destroy(&files->notify_lock);
+	cond_destroy(&files->notified);
+	lock_destroy(&files->signals_lock);
 	free(files);
 }

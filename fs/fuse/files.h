@@ -23,7 +23,7 @@ struct files_options {
 	bool allow_other; /* who may enter is then decided by the source's modes, owners and lists
 			   */
 	bool noexec;	  /* portable */
-	unsigned workers;
+	unsigned workers; /* that may wait for the source */
 	void (*ended)(void *context); /* the mount has ended without files_unmount() */
 	void *context;
 };
@@ -34,6 +34,8 @@ int files_create(struct files **out, const struct files_options *options);
 int files_mount(struct files *files, const char *mount_point, bool native);
 /* No request is handled any more when it returns. Nothing happens if it is not mounted. */
 void files_unmount(struct files *files);
+/* Call it every few milliseconds while it is mounted: answers callers that are being killed. */
+void files_tick(struct files *files);
 /* Not mounted any more. NULL is fine. */
 void files_destroy(struct files *files);
 

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The inside of fuse/, for files.c (handlers of the source's files), shade.c (handlers of .shade)
- * and notify.c (what the daemon tells the kernel). All that knows libfuse includes this. */
+/* The inside of fuse/, for files.c (handlers of the source's files), shade.c (handlers of .shade),
+ * notify.c (what the daemon tells the kernel) and signals.c (callers that are killed while they
+ * wait). All that knows libfuse includes this. */
 #ifndef SHADE_FUSE_INTERNAL_H
 #define SHADE_FUSE_INTERNAL_H
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 14)
 #include <fuse_lowlevel.h>
 
+#include "base/threads.h"
 #include "fuse/files.h"
 #include "fuse/shade.h"
+
+/* Threads of the daemon that look names up through the mount. */
+enum own_thread { OWN_STORES, OWN_NAMES, OWN_THREADS };
 
 struct files {
 	struct shade shade; /* first, for the handlers in shade.c */
@@ -16,8 +21,46 @@ struct files {
 	bool native;		      /* constant while mounted */
 	const char *mount_point;      /* constant while mounted */
 	struct fuse_lowlevel_ops ops; /* constant while mounted */
-	struct session *session;
+
+	struct lock notify_lock;
+	struct cond notified;	 /* notify_lock: `notifying` is 0 */
+	struct session *session; /* notify_lock; only files_mount() and files_unmount() set it */
+	unsigned notifying;	 /* notify_lock: threads that use the session */
+	_Atomic pid_t own[OWN_THREADS]; /* that are looking something up for themselves; 0: none */
+
+	struct lock signals_lock;
+	struct signalled *signalled; /* signals_lock */
+	uint64_t polled_ms;	     /* only files_tick() uses it */
+	_Atomic uint64_t last_serial;
 };
+
+/* A request that waits, in the cache or in the tree. Serial numbers are never used twice. */
+struct pending {
+	fuse_req_t req;
+	uint64_t serial;
+};
+
+/* --- files.c */
+
+/* Looks for the request with this number, or if that is 0 with this handle, among those that wait.
+ * Sets `serial` and `found`. With `take` the request is taken out and answered with EINTR. */
+struct search {
+	fuse_req_t req;
+	uint64_t serial;
+	bool take;
+	bool found;
+};
+void files_search(struct files *files, struct search *search);
+
+/* --- signals.c */
+
+#define SIGNALS_POLL_MS 200
+
+/* What fuse_req_interrupt_func() calls; the data is a struct files. */
+void signals_interrupted(fuse_req_t req, void *files);
+/* Looks again whether callers are being killed. */
+void signals_poll(struct files *files);
+void signals_free(struct files *files);
 
 /* The handlers of the source's files alone. */
 extern const struct fuse_lowlevel_ops files_ops;

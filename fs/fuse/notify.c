@@ -6,74 +6,136 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "fuse/internal.h"
 
-static struct fuse_session *session_of(const struct files *files)
+/* The connection, which stays until end_notify(). NULL: there is none, since nothing is mounted, or
+ * files_unmount() has begun. */
+static struct fuse_session *begin_notify(struct files *files)
 {
-	return session_fuse(files->session);
+	struct fuse_session *fuse = NULL;
+
+	lock_acquire(&files->notify_lock);
+	if (files->session) {
+		fuse = session_fuse(files->session);
+		files->notifying++;
+	}
+	lock_release(&files->notify_lock);
+	return fuse;
+}
+
+static void end_notify(struct files *files)
+{
+	lock_acquire(&files->notify_lock);
+	if (--files->notifying == 0)
+		cond_wake_all(&files->notified);
+	lock_release(&files->notify_lock);
 }
 
 static int notify_store(void *context, struct node *node, const void *data, size_t size,
 			uint64_t offset)
 {
 	struct fuse_bufvec buffer = FUSE_BUFVEC_INIT(size);
-
-	buffer.buf[0].mem = (void *)data;
-	return fuse_lowlevel_notify_store(session_of(context), ino_of(node), (off_t)offset, &buffer,
-					  0);
-}
-
-static int notify_introduce(void *context, struct node *node);
-
-static int notify_drop(void *context, struct node *node)
-{
-	const struct files *files = context;
-	bool stale = atomic_load(&node->stale), entry_changed;
+	struct fuse_session *fuse = begin_notify(context);
 	int rc;
 
-	/* An answer that was begun earlier would bring back what is dropped here. */
-	if (stale || node_is_dir(node))
+	if (!fuse)
+		return -ENOENT;
+	buffer.buf[0].mem = (void *)data;
+	rc = fuse_lowlevel_notify_store(fuse, ino_of(node), (off_t)offset, &buffer, 0);
+	end_notify(context);
+	return rc;
+}
+
+/* Waits for folio locks, and for nothing else. */
+static int notify_drop(void *context, struct node *node)
+{
+	struct files *files = context;
+	struct fuse_session *fuse = begin_notify(files);
+	int rc;
+
+	if (!fuse)
+		return -ENOENT;
+	/* A listing that was begun earlier would bring back what is dropped here. */
+	if (node_is_dir(node))
 		tree_wait_for_replies(cache_tree(files->options.cache));
-	/* The kernel looks the name up again, and then learns who may enter the directory now. */
-	entry_changed = atomic_exchange(&node->pages.entry_changed, false);
-	if ((entry_changed || stale) && node->parent)
-		(void)fuse_lowlevel_notify_inval_entry(session_of(files), ino_of(node->parent),
-						       node->name, strlen(node->name));
-	rc = fuse_lowlevel_notify_inval_inode(session_of(files), ino_of(node), 0, 0);
-	/* Somebody who is in the directory never looks it up: see generation_of(). */
-	if (entry_changed && !stale && node_closings(node)) {
-		(void)notify_introduce(context, node);
-		tree_name_renewed(cache_tree(files->options.cache));
-	}
+	rc = fuse_lowlevel_notify_inval_inode(fuse, ino_of(node), 0, 0);
+	end_notify(files);
 	return rc;
 }
 
 /* The kernel sends what it has of the byte's page in its cache, which does not count as a use. */
 static int notify_probe(void *context, struct node *node, uint64_t offset, struct probe *probe)
 {
-	return fuse_lowlevel_notify_retrieve(session_of(context), ino_of(node), 1, (off_t)offset,
-					     probe);
+	struct fuse_session *fuse = begin_notify(context);
+	int rc;
+
+	if (!fuse)
+		return -ENOENT;
+	rc = fuse_lowlevel_notify_retrieve(fuse, ino_of(node), 1, (off_t)offset, probe);
+	end_notify(context);
+	return rc;
 }
 
-/* Looks a file or directory up through the mount itself, as any process would. */
-static int notify_introduce(void *context, struct node *node)
+/* Looks a file or directory up through the mount itself, as any process would. The handler of
+ * LOOKUP knows this thread, and answers with what is known, so that no directory that hangs keeps
+ * it. */
+static int look_up_here(struct files *files, const struct node *node, enum own_thread thread)
 {
-	const struct files *files = context;
 	char *below = node_path(node), *path = NULL;
 	struct stat stat;
 	int rc = 0;
 
 	if (!below || asprintf(&path, "%s/%s", files->mount_point, below) < 0)
 		rc = -ENOMEM;
-	else if (lstat(path, &stat))
+	atomic_store(&files->own[thread], gettid());
+	if (!rc && lstat(path, &stat))
 		rc = -errno;
+	atomic_store(&files->own[thread], 0);
 	free(path);
 	free(below);
+	return rc;
+}
+
+static int notify_introduce(void *context, struct node *node)
+{
+	struct files *files = context;
+	int rc;
+
+	if (!begin_notify(files))
+		return -ENOENT;
+	rc = look_up_here(files, node, OWN_STORES);
+	end_notify(files);
+	return rc;
+}
+
+/* Waits for the kernel's lock of the directory, which a LOOKUP or a listing has until it is
+ * answered. */
+static int notify_forget_name(void *context, struct node *node)
+{
+	struct files *files = context;
+	struct tree *tree = cache_tree(files->options.cache);
+	struct fuse_session *fuse = begin_notify(files);
+	int rc;
+
+	if (!fuse)
+		return -ENOENT;
+	/* An answer that was begun earlier would bring the name back. */
+	tree_wait_for_replies(tree);
+	rc = fuse_lowlevel_notify_inval_entry(fuse, ino_of(node->parent), node->name,
+					      strlen(node->name));
+	/* Somebody who is in the directory never looks it up: see generation_of(). */
+	if (node_closings(node) && !atomic_load(&node->stale)) {
+		(void)look_up_here(files, node, OWN_NAMES);
+		tree_name_renewed(tree);
+	}
+	end_notify(files);
 	return rc;
 }
 
 const struct page_cache_kernel files_kernel = { .store = notify_store,
 						.drop = notify_drop,
 						.probe = notify_probe,
+						.forget_name = notify_forget_name,
 						.introduce = notify_introduce };

@@ -26,48 +26,50 @@ struct queued {
 	char data[];
 };
 
+/* A queue and its workers. */
+struct lane {
+	struct session *session;
+	struct thread *workers;
+	unsigned worker_max;
+	unsigned worker_count; /* only `thread` uses it, and after that whoever ends the session */
+	struct cond changed;
+	struct queued *first, **end; /* lock */
+	unsigned waiting;	     /* lock: requests in the queue */
+	unsigned idle;		     /* lock: workers without a request */
+};
+
 struct session {
 	struct session_options options;
 	struct fuse_session *fuse;
 	struct thread thread;
 	_Atomic bool running, stopping;
+	bool started; /* session_start() has succeeded; for whoever starts and ends the session */
 	bool stopped; /* only the thread that ends the session uses it: `thread` was joined */
-	struct thread *workers;
-	unsigned worker_count; /* only `thread` uses it, and after that whoever ends the session */
 
 	struct lock lock;
-	struct cond changed;
-	struct queued *first, **end; /* lock: the queue */
-	unsigned waiting;	     /* lock: requests in the queue */
-	unsigned idle;		     /* lock: workers without a request */
-	bool closing;		     /* lock */
+	struct lane lanes[SESSION_LANES];
+	bool closing; /* lock */
 };
-
-static _Thread_local bool is_prompt;
-
-bool session_is_prompt(void)
-{
-	return is_prompt;
-}
 
 static void work(void *argument)
 {
-	struct session *session = argument;
+	struct lane *lane = argument;
+	struct session *session = lane->session;
 
 	lock_acquire(&session->lock);
-	while (session->first || !session->closing) {
-		struct queued *queued = session->first;
+	while (lane->first || !session->closing) {
+		struct queued *queued = lane->first;
 
 		if (!queued) {
-			session->idle++;
-			cond_wait(&session->changed, &session->lock);
-			session->idle--;
+			lane->idle++;
+			cond_wait(&lane->changed, &session->lock);
+			lane->idle--;
 			continue;
 		}
-		session->waiting--;
-		session->first = queued->next;
-		if (!session->first)
-			session->end = &session->first;
+		lane->waiting--;
+		lane->first = queued->next;
+		if (!lane->first)
+			lane->end = &lane->first;
 		lock_release(&session->lock);
 		fuse_session_process_buf(session->fuse, &queued->buffer);
 		free(queued);
@@ -76,17 +78,18 @@ static void work(void *argument)
 	lock_release(&session->lock);
 }
 
-static void start_worker(struct session *session)
+static void start_worker(struct lane *lane)
 {
-	if (session->worker_count < session->options.workers &&
-	    !thread_start(&session->workers[session->worker_count], "shade-worker", work, session))
-		session->worker_count++;
+	if (lane->worker_count < lane->worker_max &&
+	    !thread_start(&lane->workers[lane->worker_count], "shade-worker", work, lane))
+		lane->worker_count++;
 }
 
 /* Queues a copy of a request for the workers. The queue is bounded by the number of threads that
  * use the mount, since each waits for its own request. */
-static int queue_request(struct session *session, const struct fuse_buf *buffer, size_t size)
+static int queue_request(struct lane *lane, const struct fuse_buf *buffer, size_t size)
 {
+	struct session *session = lane->session;
 	struct queued *queued = malloc(sizeof(*queued) + size);
 	bool all_busy;
 
@@ -96,17 +99,17 @@ static int queue_request(struct session *session, const struct fuse_buf *buffer,
 	memcpy(queued->data, buffer->mem, size);
 	queued->buffer.mem = queued->data;
 	lock_acquire(&session->lock);
-	*session->end = queued;
-	session->end = &queued->next;
-	all_busy = ++session->waiting > session->idle;
-	cond_wake_one(&session->changed);
+	*lane->end = queued;
+	lane->end = &queued->next;
+	all_busy = ++lane->waiting > lane->idle;
+	cond_wake_one(&lane->changed);
 	lock_release(&session->lock);
 	if (all_busy)
-		start_worker(session);
+		start_worker(lane);
 	return 0;
 }
 
-/* A lookup by a file handle that somebody kept: the node may be gone, so may_wait() must not
+/* A lookup by a file handle that somebody kept: the node may be gone, so lane_of() must not
  * dereference it. */
 static bool is_by_handle(const struct fuse_in_header *head, size_t size)
 {
@@ -119,12 +122,21 @@ static bool is_by_handle(const struct fuse_in_header *head, size_t size)
 static void handle(struct session *session, const struct fuse_buf *buffer, size_t size)
 {
 	const struct fuse_in_header *head = buffer->mem;
+	enum session_lane lane = SESSION_AT_ONCE;
 
+	if (!is_by_handle(head, size))
+		lane = session->options.lane_of(session->options.user_data, head->opcode,
+						head->nodeid);
 	/* Without memory for a copy the request is handled here, and delays the others. */
-	if (is_by_handle(head, size) ||
-	    !session->options.may_wait(session->options.user_data, head->opcode, head->nodeid) ||
-	    queue_request(session, buffer, size))
+	if (lane == SESSION_AT_ONCE || queue_request(&session->lanes[lane], buffer, size))
 		fuse_session_process_buf(session->fuse, buffer);
+}
+
+static _Thread_local bool is_prompt;
+
+bool session_is_prompt(void)
+{
+	return is_prompt;
 }
 
 static void serve(void *argument)
@@ -195,10 +207,14 @@ static void stop_serving(struct session *session)
 
 static bool is_busy(struct session *session)
 {
-	bool busy;
+	bool busy = false;
 
 	lock_acquire(&session->lock);
-	busy = session->first || session->idle < session->worker_count;
+	for (unsigned i = 0; i < SESSION_LANES; i++) {
+		const struct lane *lane = &session->lanes[i];
+
+		busy = busy || lane->first || lane->idle < lane->worker_count;
+	}
 	lock_release(&session->lock);
 	return busy;
 }
@@ -230,10 +246,12 @@ static void stop_workers(struct session *session)
 		session_detach(session->options.mount_point);
 	lock_acquire(&session->lock);
 	session->closing = true;
-	cond_wake_all(&session->changed);
+	for (unsigned i = 0; i < SESSION_LANES; i++)
+		cond_wake_all(&session->lanes[i].changed);
 	lock_release(&session->lock);
-	while (session->worker_count)
-		thread_join(&session->workers[--session->worker_count]);
+	for (struct lane *lane = session->lanes; lane < session->lanes + SESSION_LANES; lane++)
+		while (lane->worker_count)
+			thread_join(&lane->workers[--lane->worker_count]);
 }
 
 static void release(struct session *session)
@@ -241,16 +259,20 @@ static void release(struct session *session)
 	if (session->fuse)
 		fuse_session_destroy(session->fuse);
 	lock_destroy(&session->lock);
-	cond_destroy(&session->changed);
-	free(session->workers);
+	for (unsigned i = 0; i < SESSION_LANES; i++) {
+		cond_destroy(&session->lanes[i].changed);
+		free(session->lanes[i].workers);
+	}
 	free(session);
 }
 
 void session_close(struct session *session)
 {
-	(void)session_stop(session);
-	stop_workers(session);
-	fuse_session_unmount(session->fuse);
+	if (session->started) {
+		(void)session_stop(session);
+		stop_workers(session);
+		fuse_session_unmount(session->fuse);
+	}
 	release(session);
 }
 
@@ -259,48 +281,62 @@ struct fuse_session *session_fuse(struct session *session)
 	return session->fuse;
 }
 
-static int start(struct session *session)
+/* The first worker of each lane, which must have one. */
+static int start_lanes(struct session *session)
+{
+	for (struct lane *lane = session->lanes; lane < session->lanes + SESSION_LANES; lane++) {
+		if (!lane->worker_max)
+			continue;
+		lane->workers = calloc(lane->worker_max, sizeof(*lane->workers));
+		if (!lane->workers)
+			return -ENOMEM;
+		start_worker(lane);
+		if (!lane->worker_count)
+			return -EAGAIN;
+	}
+	return 0;
+}
+
+int session_start(struct session *session)
 {
 	int rc;
 
-	session->workers = calloc(session->options.workers, sizeof(*session->workers));
-	if (!session->workers)
-		return -ENOMEM;
-	rc = make_fuse_session(session);
-	if (rc)
-		return rc;
 	errno = 0;
 	if (fuse_session_mount(session->fuse, session->options.mount_point))
 		return errno ? -errno : -EIO;
 	atomic_store(&session->running, true);
-	start_worker(session);
-	rc = session->worker_count
-		     ? thread_start(&session->thread, "shade-requests", serve, session)
-		     : -EAGAIN;
+	rc = start_lanes(session);
+	if (!rc)
+		rc = thread_start(&session->thread, "shade-requests", serve, session);
 	if (rc) {
 		stop_workers(session);
 		fuse_session_unmount(session->fuse);
 	}
+	session->started = !rc;
 	return rc;
 }
 
-int session_open(struct session **out, const struct session_options *options)
+int session_create(struct session **out, const struct session_options *options)
 {
 	struct session *session = calloc(1, sizeof(*session));
 	int rc;
 
-	assert(options->ops && options->may_wait && options->ended && options->workers);
+	assert(options->ops && options->lane_of && options->ended);
 	if (!session)
 		return -ENOMEM;
 	session->options = *options;
-	session->end = &session->first;
 	lock_init(&session->lock, LOCK_SESSION);
-	cond_init(&session->changed);
-	*out = session; /* requests and notifications may come before start() returns */
-	rc = start(session);
-	if (rc) {
-		*out = NULL;
-		release(session);
+	for (unsigned i = 0; i < SESSION_LANES; i++) {
+		session->lanes[i] = (struct lane){ .session = session,
+						   .worker_max = options->workers[i],
+						   .end = &session->lanes[i].first };
+		cond_init(&session->lanes[i].changed);
 	}
-	return rc;
+	rc = make_fuse_session(session);
+	if (rc) {
+		release(session);
+		return rc;
+	}
+	*out = session;
+	return 0;
 }

@@ -4,8 +4,10 @@
  *
  * That thread takes all requests and handles at once what never waits: it is warm, and whoever
  * reads files needs nobody else. Several equal threads were three times slower, since the
- * kernel wakes the one that has slept longest. Requests that may wait for the source are queued for
- * workers, so that they delay no others.
+ * kernel wakes the one that has slept longest. Requests that wait for a directory or for the bytes
+ * of a file are kept by the tree and the cache until these answer them. What is left and may take
+ * long is queued for workers, so that it delays no others. Workers for .shade are apart from those
+ * that ask the source, which may all hang.
  */
 #ifndef SHADE_SESSION_H
 #define SHADE_SESSION_H
@@ -13,36 +15,45 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Who handles a request. */
+enum session_lane {
+	SESSION_SOURCE,	 /* workers that may wait for the source */
+	SESSION_CONTROL, /* workers for .shade */
+	SESSION_LANES,
+	SESSION_AT_ONCE = SESSION_LANES, /* the session's thread: it never waits */
+};
+
 struct session;
 struct fuse_lowlevel_ops;
 struct fuse_session;
 
 struct session_options {
 	const struct fuse_lowlevel_ops *ops; /* until the session is closed */
-	void *user_data;		     /* of the requests, and for may_wait() */
+	void *user_data;		     /* of the requests, and for lane_of() */
 	const char *source;		     /* what mount(8) shows */
 	const char *mount_point;	     /* until the session is closed */
 	bool allow_other;
 	bool noexec;
-	unsigned workers; /* at most, started as they are needed */
-	/* Whether a request may wait, by its opcode and inode. */
-	bool (*may_wait)(void *user_data, uint32_t opcode, uint64_t ino);
+	unsigned workers[SESSION_LANES]; /* at most, started as they are needed; 0: none */
+	/* By opcode and inode. A lane without workers is not for it. */
+	enum session_lane (*lane_of)(void *user_data, uint32_t opcode, uint64_t ino);
 	/* The mount has ended without session_close(). Called by the session's thread. */
 	void (*ended)(void *context);
 	void *context; /* of ended() */
 };
 
-/* Mounts and serves. 0 or a negative errno. Requests may come before it returns: `*out` is set
- * before that. */
-int session_open(struct session **out, const struct session_options *options);
+/* Makes one that is not mounted yet. 0 or a negative errno. */
+int session_create(struct session **out, const struct session_options *options);
+/* Mounts and serves, once. Requests may come before it returns. 0 or a negative errno, and then
+ * session_close() is all that may follow. */
+int session_start(struct session *session);
 /* libfuse's part of it, to notify the kernel. */
 struct fuse_session *session_fuse(struct session *session);
 /* Whether the caller is a session's own thread, which must not wait for the source. */
 bool session_is_prompt(void);
-/* Takes no more requests. False: some are not answered after a while, since the source hangs; then
- * the session can only be left as it is, and never be closed. */
+/* Takes no more requests. False: workers still have some after a while, since the source hangs. */
 bool session_stop(struct session *session);
-/* Unmounts. No request is handled any more when it returns; that takes as long as the source. */
+/* Unmounts. No worker has a request any more when it returns; that takes as long as the source. */
 void session_close(struct session *session);
 /* Unmounts for whoever looks the mount point up from now on, even if requests hang. */
 void session_detach(const char *mount_point);

@@ -16,8 +16,6 @@
 
 #include "fuse/internal.h"
 
-#define WORKERS 16 /* of a connection of its own */
-
 static_assert(offsetof(struct files, shade) == 0, "the user data begins with it");
 
 static struct shade *shade_of(fuse_req_t req)
@@ -291,10 +289,10 @@ static const struct fuse_lowlevel_ops shade_ops = {
 /* --- a connection of its own -------------------------------------------------------------------*/
 
 /* A report or a command takes long, and a write to `control` may wait for the source. */
-static bool always_waits(void *user_data, uint32_t opcode, uint64_t ino)
+static enum session_lane lane_of(void *user_data, uint32_t opcode, uint64_t ino)
 {
 	(void)user_data, (void)opcode, (void)ino;
-	return true;
+	return SESSION_CONTROL;
 }
 
 /* Other users may send requests: file modes, and control_open() for each caller, decide who may
@@ -306,13 +304,23 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 				       .source = options->source,
 				       .mount_point = options->mount_point,
 				       .allow_other = true,
-				       .workers = WORKERS,
-				       .may_wait = always_waits,
+				       .workers = { 0, SHADE_WORKERS },
+				       .lane_of = lane_of,
 				       .ended = options->ended,
 				       .context = options->context };
 
+	int rc;
+
 	assert(shade->control && !shade->is_empty);
-	return session_open(out, &own);
+	rc = session_create(out, &own);
+	if (rc)
+		return rc;
+	rc = session_start(*out);
+	if (rc) {
+		session_close(*out);
+		*out = NULL;
+	}
+	return rc;
 }
 
 /* --- in a connection of files ------------------------------------------------------------------*/

@@ -6,6 +6,8 @@
 #include "control/control.h"
 #include "fuse/session.h"
 
+#define SHADE_WORKERS 16 /* for .shade, at most */
+
 /* What the handlers of .shade need; the user data of a session that has them begins with it. */
 struct shade {
 	struct control *control;

@@ -117,9 +117,9 @@ void node_detach_locked(struct tree *tree, struct node *node)
 	node_lose_name_locked(tree, node);
 	tree_remember_name_locked(tree, node);
 	if (node_is_file(node))
-		tree->events->file_removed(tree->context, node);
+		tree->options.events->file_removed(tree->options.context, node);
 	else
-		tree->events->dir_changed(tree->context, node);
+		tree->options.events->dir_changed(tree->options.context, node);
 	node_free_if_unused_locked(tree, node);
 }
 

@@ -29,8 +29,7 @@ struct node_dir {
 	uint64_t listed_ms : 48; /* `checked_ms` when the kernel last listed it */
 	uint64_t left_out : 16;	 /* names that the source fails to tell of */
 	uint32_t child_count;
-	int16_t read_rc;	  /* what came of reading it */
-	bool reading;		  /* a thread reads it, without the lock */
+	bool reading; /* tree->readings has it: it is to be read, or a thread does that */
 	_Atomic uint8_t closings; /* how often fewer may enter than before; written with the lock */
 };
 
@@ -61,10 +60,10 @@ enum drop_state {
 	DROP_AGAIN
 } __attribute__((packed));
 
-/* What the kernel has still to be told: cache/ sets `drop`, names/ sets `entry_changed`. */
+/* What the kernel has still to be told: cache/ alone. */
 struct node_pages {
-	enum drop_state drop;	    /* lock of the page cache's drops */
-	_Atomic bool entry_changed; /* a directory's permissions changed: the name is, too */
+	enum drop_state drop; /* lock of the page cache's drops */
+	bool name_queued;     /* lock of the page cache's names: it is to be invalidated */
 };
 
 struct node {

@@ -47,51 +47,32 @@ void tree_wait_for_replies(struct tree *tree)
 /* --- finding -------------------------------------------------------------------------------------
  */
 
-/* Makes sure that the children are known and not too old. May release the lock meanwhile. */
-static int fresh_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
+/* A child that the source may have another version of makes its directory old. */
+static int find_locked(const struct tree *tree, struct node *parent, const char *name, bool fresh,
+		       struct node **out)
 {
 	lock_assert_held(&tree->lock);
-	if (!node_is_dir(dir))
-		return -ENOTDIR;
-	if (dir->detached)
+	*out = tree_find_child(parent, name);
+	if (!*out)
 		return -ENOENT;
-	/* A file that is written in place does not change its directory: all are looked at. */
-	if (!dir->dir.children || tree_is_old(tree, dir, now_ms))
-		return tree_read_dir_locked(tree, dir, now_ms);
-	return 0;
-}
-
-bool tree_is_current(struct tree *tree, const struct node *dir, uint64_t now_ms)
-{
-	bool current;
-
-	lock_acquire(&tree->lock);
-	current = dir->dir.children && !dir->dir.reading && !tree_is_old(tree, dir, now_ms);
-	lock_release(&tree->lock);
-	return current;
+	if (!fresh || !atomic_load(&(*out)->stale))
+		return 0;
+	node_set_checked_ms(parent, 0);
+	return -EAGAIN;
 }
 
 int tree_lookup(struct tree *tree, struct node *parent, const char *name, uint64_t now_ms,
-		bool may_wait, struct node **out, unsigned *turn)
+		bool fresh, struct node **out, unsigned *turn)
 {
 	int rc;
 
 	lock_acquire(&tree->lock);
-	rc = may_wait ? fresh_dir_locked(tree, parent, now_ms) : 0;
+	rc = tree_check_dir_locked(tree, parent, now_ms, fresh);
+	if (!rc)
+		rc = find_locked(tree, parent, name, fresh, out);
 	if (!rc) {
-		struct node *node = tree_find_child(parent, name);
-
-		if (node && may_wait && atomic_load(&node->stale)) {
-			rc = tree_read_dir_locked(tree, parent, now_ms);
-			node = rc ? NULL : tree_find_child(parent, name);
-		}
-		if (node) {
-			node->lookups++;
-			*out = node;
-			begin_reply_locked(tree, turn);
-		} else if (!rc) {
-			rc = -ENOENT;
-		}
+		(*out)->lookups++;
+		begin_reply_locked(tree, turn);
 	}
 	lock_release(&tree->lock);
 	return rc;
@@ -115,24 +96,6 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 	lock_acquire(&tree->lock);
 	*attr = node->attr;
 	lock_release(&tree->lock);
-}
-
-/* The kernel is not notified: it ignores an answer about an inode that a notification has
- * overtaken, and would go by what it knew before. The answer is the notification. */
-void tree_ask_attr(struct tree *tree, struct node *dir, struct store_attr *attr)
-{
-	char *path = node_path(dir);
-	int rc = path ? store_stat(tree->store, path, attr) : -ENOMEM;
-
-	lock_acquire(&tree->lock);
-	if (rc || attr->ino != dir->attr.ino || attr->dev != dir->attr.dev) {
-		*attr = dir->attr; /* perhaps it is no more, or no more there */
-	} else if (!dir->dir.reading && !store_same_attr(&dir->attr, attr)) {
-		dir->attr = *attr;
-		node_set_checked_ms(dir, 0); /* names may have changed, too */
-	}
-	lock_release(&tree->lock);
-	free(path);
 }
 
 uint64_t tree_orphans(struct tree *tree)
@@ -181,22 +144,23 @@ bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
 	lock_acquire(&tree->lock);
 	checked_ms = node_checked_ms(dir);
 	kept = dir->dir.children && dir->dir.listed_ms == checked_ms &&
-	       !tree_is_old(tree, dir, now_ms);
+	       !tree_is_older(dir, now_ms, tree->options.staleness_ms);
 	dir->dir.listed_ms = checked_ms;
 	lock_release(&tree->lock);
 	return kept;
 }
 
-int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms,
-		  bool may_wait, bool counts,
-		  bool (*entry)(void *context, struct node *child, uint32_t index), void *context,
-		  unsigned *turn)
+int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms, bool fresh,
+		  bool counts, bool (*entry)(void *context, struct node *child, uint32_t index),
+		  void *context, unsigned *turn)
 {
-	int rc = 0;
+	int rc;
 
 	lock_acquire(&tree->lock);
-	if (may_wait && (from == TREE_BEGIN || !dir->dir.children))
-		rc = fresh_dir_locked(tree, dir, now_ms);
+	/* A listing goes on even if the directory is gone by now: then it ends. */
+	rc = from == TREE_BEGIN || !dir->dir.children
+		     ? tree_check_dir_locked(tree, dir, now_ms, fresh)
+		     : 0;
 	for (uint32_t i = rc ? 0 : tree_find_cursor_locked(tree, dir, from);
 	     !rc && i < dir->dir.child_count; i++) {
 		if (!entry(context, dir->dir.children[i], i))
@@ -213,7 +177,7 @@ int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t n
 static int step_down_locked(struct tree *tree, struct node **at, const char *name, uint64_t now_ms)
 {
 	struct node *dir = *at, *child = NULL;
-	int rc = fresh_dir_locked(tree, dir, now_ms);
+	int rc = tree_await_here_locked(tree, dir, now_ms);
 
 	lock_assert_held(&tree->lock);
 	if (!rc)
@@ -291,31 +255,40 @@ void tree_set_manifest(struct tree *tree, struct manifest *manifest)
 /* --- begin and end ------------------------------------------------------------------------------
  */
 
-int tree_open(struct tree **out, struct store *store, uint64_t staleness_ms,
-	      const struct tree_events *events, void *context)
+static void release(struct tree *tree)
+{
+	lock_destroy(&tree->lock);
+	lock_destroy(&tree->release_lock);
+	lock_destroy(&tree->replies_lock);
+	cond_destroy(&tree->read);
+	cond_destroy(&tree->wanted);
+	free(tree->readers);
+	free(tree);
+}
+
+int tree_open(struct tree **out, struct store *store, const struct tree_options *options)
 {
 	struct tree *tree = calloc(1, sizeof(*tree));
 	struct store_attr attr;
 	int rc;
 
+	assert(options->events && options->readers && options->deadline_ms);
 	if (!tree)
 		return -ENOMEM;
-	*tree = (struct tree){
-		.store = store, .staleness_ms = staleness_ms, .events = events, .context = context
-	};
+	*tree = (struct tree){ .store = store, .options = *options };
 	lock_init(&tree->lock, LOCK_TREE);
 	cond_init(&tree->read);
+	cond_init(&tree->wanted);
 	lock_init(&tree->release_lock, LOCK_RELEASED);
 	lock_init(&tree->replies_lock, LOCK_REPLIES);
-	rc = store_stat(store, "", &attr);
+	tree->readers = calloc(options->readers, sizeof(*tree->readers));
+	rc = tree->readers ? store_stat(store, "", &attr) : -ENOMEM;
 	if (!rc) {
 		tree->root = node_new(NULL, "", &attr, 0);
 		rc = tree->root ? 0 : -ENOMEM;
 	}
 	if (rc) {
-		lock_destroy(&tree->lock);
-		cond_destroy(&tree->read);
-		free(tree);
+		release(tree);
 		return rc;
 	}
 	tree->root->lookups = 1; /* the kernel's, as long as it is mounted */
@@ -332,13 +305,12 @@ static void free_all(struct node *node)
 
 void tree_close(struct tree *tree)
 {
+	assert(!tree->reader_count && !tree->readings);
 	tree_reap(tree);
 	manifest_put(tree->manifest);
 	tree_forget_names(tree);
 	free_all(tree->root);
-	lock_destroy(&tree->lock);
-	cond_destroy(&tree->read);
-	free(tree);
+	release(tree);
 }
 
 struct node *tree_root(struct tree *tree)

@@ -3,7 +3,12 @@
  * The namespace in RAM: what the source has, as nodes.
  *
  * A directory is read completely when it is first used, and again when it is older than
- * `staleness` and has changed.
+ * `staleness`. When it is half as old it is read again, too, but nobody waits for that.
+ *
+ * The tree has threads of its own that read directories. Whoever needs a directory that is being
+ * read waits for it, but not for ever: if the source has told of no name for `deadline`, the
+ * reading is late. Until a late reading ends, what is known of the directory is the answer at once,
+ * and ETIMEDOUT if nothing is known.
  *
  * The tree's lock guards names and the life of nodes. It is never held while the source is asked,
  * so a source that hangs delays only those who need what hangs.
@@ -26,21 +31,56 @@ struct tree_events {
 	void (*file_removed)(void *context, struct node *node);
 	/* A directory that was known has other names, or other versions behind them. */
 	void (*dir_changed)(void *context, struct node *dir);
+	/* Others may enter a directory than before: the kernel must look up its name again. */
+	void (*owner_changed)(void *context, struct node *dir);
 };
 
-int tree_open(struct tree **out, struct store *store, uint64_t staleness_ms,
-	      const struct tree_events *events, void *context);
+struct tree_options {
+	uint64_t staleness_ms;
+	uint64_t deadline_ms; /* how long a reading may go without a name from the source */
+	unsigned readers;     /* directories that are read at a time, at most */
+	const struct tree_events *events;
+	void *context; /* of the events */
+};
+
+int tree_open(struct tree **out, struct store *store, const struct tree_options *options);
+/* No directory is read from now on: all who wait get -ESHUTDOWN. */
+void tree_stop(struct tree *tree);
+/* After tree_stop(): waits for the threads that read directories; they may wait for the source. */
+void tree_join(struct tree *tree);
+/* After tree_join(). */
 void tree_close(struct tree *tree);
 struct node *tree_root(struct tree *tree);
 
-/* Whether a directory's children are known and not too old: the source need not be asked. */
-bool tree_is_current(struct tree *tree, const struct node *dir, uint64_t now_ms);
+/* --- waiting for a directory --------------------------------------------------------------- */
 
-/* Finds a name; on success the node counts one more lookup of the kernel's. `now_ms` decides
- * whether the source is asked about the directory again; with !may_wait it is not, and what is
- * known is the answer. */
+/* A request that waits for a directory and holds no thread meanwhile. */
+struct tree_wait {
+	/* Called once, with no lock held. 0: the directory was read, or its reading is late, and
+	 * what is known of it is the answer; or a negative errno. */
+	void (*ready)(struct tree_wait *wait, int rc);
+	int rc;			/* the tree's own */
+	struct tree_wait *next; /* the tree's own */
+};
+
+/* Has a directory read if it is unknown or too old. 0: what is known of it is the answer; 1:
+ * `ready` will be called; or a negative errno. */
+int tree_await(struct tree *tree, struct node *dir, uint64_t now_ms, struct tree_wait *wait);
+/* The same for a caller with a thread of its own, which waits. 0 or a negative errno. */
+int tree_await_here(struct tree *tree, struct node *dir, uint64_t now_ms);
+/* Takes a request out that `is` recognises; `ready` will not be called. NULL: there is none. */
+typedef bool tree_wait_match(const struct tree_wait *wait, void *context);
+struct tree_wait *tree_take_wait(struct tree *tree, tree_wait_match *is, void *context);
+/* Calls `ready` for those whose directory is late. Call it every few milliseconds. */
+void tree_answer_late(struct tree *tree, uint64_t now_ms);
+
+/* --- names --------------------------------------------------------------------------------- */
+
+/* Finds a name; on success the node counts one more lookup of the kernel's. Never waits: if `fresh`
+ * and the directory has to be read first, it returns -EAGAIN, and tree_await() is next; else what
+ * is known is the answer, and -ETIMEDOUT if nothing is known of the directory. */
 int tree_lookup(struct tree *tree, struct node *parent, const char *name, uint64_t now_ms,
-		bool may_wait, struct node **out, unsigned *turn);
+		bool fresh, struct node **out, unsigned *turn);
 /* The kernel forgets `count` lookups. If these are all, `last` is called with the tree's lock held;
  * after that the node may be gone from memory. */
 void tree_forget(struct tree *tree, struct node *node, uint64_t count,
@@ -49,8 +89,11 @@ void tree_forget(struct tree *tree, struct node *node, uint64_t count,
 /* The attributes of a file never change; those of a directory change when it is read again. */
 void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr *attr);
 
-/* Asks the source for those of a directory. If it does not tell, what is known is the answer. */
-void tree_ask_attr(struct tree *tree, struct node *dir, struct store_attr *attr);
+/* Whether the source was last asked about a directory longer than `staleness` ago. */
+bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms);
+/* Asks the source for those of a directory, for a caller with a thread of its own, which waits. If
+ * it does not tell before the deadline, or is being asked already, what is known is the answer. */
+void tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr);
 
 /* Whether names have come, or permissions of directories or the root have changed, since the last
  * call: the kernel may remember that a name does not exist, or who may enter. */
@@ -77,13 +120,12 @@ uint64_t tree_cursor_after(const struct node *child, uint32_t index);
 
 /* The kernel is about to list a directory. True: the listing that it remembers is still right. */
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms);
-/* Reads a directory if need be, and calls `entry` for its children, from TREE_BEGIN or a
- * cursor on, until that returns false. With `counts`, each child that `entry` took counts as
- * a lookup. */
-int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms,
-		  bool may_wait, bool counts,
-		  bool (*entry)(void *context, struct node *child, uint32_t index), void *context,
-		  unsigned *turn);
+/* Calls `entry` for the children of a directory, from TREE_BEGIN or a cursor on, until that returns
+ * false. With `counts`, each child that `entry` took counts as a lookup. `fresh` is as for
+ * tree_lookup(), but a listing that goes on takes the directory as it is known. */
+int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t now_ms, bool fresh,
+		  bool counts, bool (*entry)(void *context, struct node *child, uint32_t index),
+		  void *context, unsigned *turn);
 /* A caller that got a `turn` from tree_lookup() or tree_children() must call this when the kernel
  * has the answer, so that a later notification about the name does not arrive before it.
  * tree_children() takes NULL. */
@@ -91,7 +133,8 @@ void tree_replied(struct tree *tree, unsigned turn);
 /* Waits until all answers have arrived that were begun before. */
 void tree_wait_for_replies(struct tree *tree);
 
-/* Finds a node by its path below the root, and holds it. The kernel does not learn of it. */
+/* Finds a node by its path below the root, and holds it. The kernel does not learn of it. Waits for
+ * directories like tree_await_here(). */
 int tree_find(struct tree *tree, const char *path, uint64_t now_ms, struct node **out);
 
 /* Takes back a hold without acquiring the tree's lock: tree_reap() frees the node later. */
@@ -123,7 +166,10 @@ int tree_visit(struct tree *tree, const struct tree_visitor *visitor, void *cont
 	       const _Atomic bool *stop);
 
 /* Reads all known directories again that were last read more than `age_ms` ago; 0: all. Lookups
- * wait only for directories that they need. `stop` ends it early. */
-int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, const _Atomic bool *stop);
+ * wait only for directories that they need. A directory that takes longer than `patience_ms` is
+ * read on while the walk continues without it. `stop` ends it early. */
+#define TREE_PATIENT UINT64_MAX
+int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, uint64_t patience_ms,
+		 const _Atomic bool *stop);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of the tree, for node.c, tree.c (finding names), tree_read.c (directories),
- * tree_cursor.c (positions in listings) and tree_walk.c (all directories). */
+ * tree_wait.c (who reads them, and who waits for that), tree_cursor.c (positions in listings) and
+ * tree_walk.c (all directories). */
 #ifndef SHADE_TREE_INTERNAL_H
 #define SHADE_TREE_INTERNAL_H
 
@@ -15,24 +16,46 @@ struct gone {
 	char *name;
 };
 
+/* tree_wait.c has the table of transitions. */
+enum reading_state { READING_QUEUED, READING_RUNNING, READING_OVER };
+
+/* A directory that is to be read, or is being read. */
+struct reading {
+	struct node *dir;	/* held */
+	bool attr_only;		/* its children are not wanted, */
+	struct store_attr attr; /* but this is, when it is over */
+	enum reading_state state;
+	uint64_t began_ms;
+	_Atomic uint64_t progress_ms; /* when the source last answered */
+	bool told;		      /* the log has been told that it is late */
+	int rc;			      /* OVER: what came of it */
+	unsigned users;		      /* the tree until it is over, and threads that wait */
+	struct tree_wait *waits;
+	struct reading *next;
+};
+
 struct tree {
 	struct store *store;
-	uint64_t staleness_ms;
-	const struct tree_events *events;
-	void *context;
+	struct tree_options options;
 	struct node *root;
 	struct manifest *manifest; /* lock; held; NULL: none */
 	bool closes;		   /* lock: see tree_set_closing() */
 	struct lock lock;	   /* children, names, lookups, detached, life and death of nodes */
-	struct cond read;	   /* lock: a directory has been read */
-	struct lock replies_lock;  /* held by the one that waits for replies */
-	struct lock release_lock;  /* a leaf: held for a moment */
-	struct node *released;	   /* release_lock */
-	_Atomic bool doubted;	   /* a node was marked stale */
-	_Atomic bool news;	   /* names have come, or permissions have changed */
-	uint64_t orphans;  /* lock: nodes without a name that the kernel knows, and closed */
-	uint64_t left_out; /* lock: the sum of the directories' */
-	unsigned phase;	   /* lock: 0 or 1 */
+	struct cond read;	   /* lock: a reading is over, or the tree stops */
+	struct cond wanted;	   /* lock: a reading is queued, or the tree stops */
+	struct reading *readings; /* lock: that are not over, the oldest first; their fields, too */
+	struct thread *readers;	  /* of options.readers */
+	unsigned reader_count;	  /* lock */
+	unsigned idle;		  /* lock: readers without a reading */
+	bool stopping;		  /* lock */
+	struct lock replies_lock; /* held by the one that waits for replies */
+	struct lock release_lock; /* a leaf: held for a moment */
+	struct node *released;	  /* release_lock */
+	_Atomic bool doubted;	  /* a node was marked stale */
+	_Atomic bool news;	  /* names have come, or permissions have changed */
+	uint64_t orphans;	  /* lock: nodes without a name that the kernel knows, and closed */
+	uint64_t left_out;	  /* lock: the sum of the directories' */
+	unsigned phase;		  /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
 	uint32_t gone_next;	      /* lock */
@@ -58,9 +81,8 @@ void node_forget_locked(struct tree *tree, struct node *node, uint64_t count);
 
 /* --- tree_read.c */
 
-/* Reads a directory. The lock is released meanwhile, so that a source that hangs delays only those
- * who need this directory; a second caller waits for the first. */
-int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
+/* Reads a directory, for a reader's thread. The lock is released meanwhile. */
+int tree_read_dir_locked(struct tree *tree, struct reading *reading);
 
 void tree_set_left_out_locked(struct tree *tree, struct node *dir, uint32_t count);
 
@@ -68,8 +90,20 @@ void tree_set_left_out_locked(struct tree *tree, struct node *dir, uint32_t coun
 uint32_t tree_number_of(const struct node *dir, const char *name);
 /* NULL: there is none. */
 struct node *tree_find_child(const struct node *dir, const char *name);
-/* Whether the source must be asked about a directory again. */
-bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms);
+/* Whether the source was asked about a directory longer ago than that. */
+bool tree_is_older(const struct node *dir, uint64_t now_ms, uint64_t age_ms);
+
+/* --- tree_wait.c */
+
+/* 0: what is known of the directory is the answer; -EAGAIN: it has to be read; or another negative
+ * errno. Without `fresh` it need not be read. */
+int tree_check_dir_locked(const struct tree *tree, const struct node *dir, uint64_t now_ms,
+			  bool fresh);
+int tree_await_here_locked(struct tree *tree, struct node *dir, uint64_t now_ms);
+/* Has a directory read, however old it is, and waits for that, but no longer than until it is late
+ * or was begun `patience_ms` ago. 0 or a negative errno. */
+int tree_read_again_locked(struct tree *tree, struct node *dir, uint64_t now_ms,
+			   uint64_t patience_ms);
 
 /* --- tree_cursor.c */
 

@@ -19,6 +19,7 @@
 /* What the source has in a directory, as nodes that nobody knows yet. */
 struct listing {
 	struct node *dir;
+	struct reading *reading;
 	uint64_t now_ms;
 	struct node **children;
 	uint32_t count, room;
@@ -72,6 +73,7 @@ static int add_entry(void *context, const char *name, const struct store_attr *a
 	struct listing *listing = context;
 	struct node *node;
 
+	atomic_store(&listing->reading->progress_ms, clock_now_ms());
 	if (!listing->dir->parent && !strcmp(name, TREE_TAKEN))
 		return 0;
 	if (rc) {
@@ -210,17 +212,61 @@ static int recall_listing(struct tree *tree, const struct manifest *manifest, co
 	return rc == 1;
 }
 
+static bool has_same_owner(const struct store_attr *a, const struct store_attr *b)
+{
+	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
+}
+
+/* Whether somebody who could enter a directory, or list it, may not do so any more. The kernel
+ * looks at an access control list only if the mode gives the group some right: if it did not, and
+ * now does, a list may forbid what others could do. */
+static bool is_closing(const struct store_attr *old, const struct store_attr *now)
+{
+	return old->uid != now->uid || old->gid != now->gid || old->mode & ~now->mode & 0555 ||
+	       (!(old->mode & 0070) && now->mode & 0070 && old->mode & 0007);
+}
+
+/* Who may enter the directory holds from now on, even if its listing hangs. */
+static void adopt_owner_locked(struct tree *tree, struct node *dir, const struct store_attr *attr)
+{
+	lock_assert_held(&tree->lock);
+	if (dir->detached || has_same_owner(&dir->attr, attr))
+		return;
+	if (is_closing(&dir->attr, attr))
+		node_close_locked(tree, dir);
+	dir->attr.mode = attr->mode;
+	dir->attr.uid = attr->uid;
+	dir->attr.gid = attr->gid;
+	atomic_store(&tree->news, true);
+	tree->options.events->dir_changed(tree->options.context, dir);
+	tree->options.events->owner_changed(tree->options.context, dir);
+}
+
+static int ask_about_dir(struct tree *tree, const struct listing *listing, const char *path,
+			 struct store_attr *attr)
+{
+	int rc = store_stat(tree->store, path, attr);
+
+	if (rc)
+		return rc;
+	atomic_store(&listing->reading->progress_ms, clock_now_ms());
+	lock_acquire(&tree->lock);
+	adopt_owner_locked(tree, listing->dir, attr);
+	lock_release(&tree->lock);
+	return 0;
+}
+
 /* Asks about the directory before reading it, so that it is read again some time if it changes
  * meanwhile. `attr` is known already if `listing->now_ms` says when it was asked for. */
 static int read_listing(struct tree *tree, struct listing *listing, const struct manifest *manifest,
-			uint64_t now_ms, struct store_attr *attr)
+			struct store_attr *attr)
 {
 	char *path = node_path(listing->dir);
 	int rc = path ? 0 : -ENOMEM;
 
 	if (!rc && !listing->now_ms) {
-		listing->now_ms = now_ms;
-		rc = store_stat(tree->store, path, attr);
+		listing->now_ms = clock_now_ms();
+		rc = ask_about_dir(tree, listing, path, attr);
 	}
 	if (!rc && !(manifest && recall_listing(tree, manifest, path, attr, listing)))
 		rc = list_source(tree, path, listing);
@@ -237,30 +283,6 @@ static bool is_unchanged(const struct node *old, const struct node *found)
 				: store_same_version(&old->attr, &found->attr);
 }
 
-static bool has_same_owner(const struct store_attr *a, const struct store_attr *b)
-{
-	return a->mode == b->mode && a->uid == b->uid && a->gid == b->gid;
-}
-
-/* Whether somebody who could enter a directory, or list it, may not do so any more. The kernel
- * looks at an access control list only if the mode gives the group some right: if it did not, and
- * now does, a list may forbid what others could do. */
-static bool is_closing(const struct store_attr *old, const struct store_attr *now)
-{
-	return old->uid != now->uid || old->gid != now->gid || old->mode & ~now->mode & 0555 ||
-	       (!(old->mode & 0070) && now->mode & 0070 && old->mode & 0007);
-}
-
-/* The permissions of a directory have changed: the kernel must look up its name again. */
-static void tell_of_owner_locked(struct tree *tree, struct node *dir, const struct store_attr *now)
-{
-	lock_assert_held(&tree->lock);
-	if (is_closing(&dir->attr, now))
-		node_close_locked(tree, dir);
-	atomic_store(&dir->pages.entry_changed, true);
-	atomic_store(&tree->news, true);
-}
-
 /* Its times may have changed because its access control list has. The root has no name that the
  * kernel could look up again: native/ reads the list. */
 static void tell_of_attr_locked(struct tree *tree, struct node *dir)
@@ -268,7 +290,7 @@ static void tell_of_attr_locked(struct tree *tree, struct node *dir)
 	lock_assert_held(&tree->lock);
 	if (!dir->parent)
 		atomic_store(&tree->news, true);
-	tree->events->dir_changed(tree->context, dir);
+	tree->options.events->dir_changed(tree->options.context, dir);
 }
 
 /* A known node is among what was found. A directory's own time is when its children were
@@ -281,12 +303,11 @@ static void keep_locked(struct tree *tree, struct node *node, const struct node 
 	if (!node_is_dir(node)) {
 		node_set_checked_ms(node, now_ms);
 	} else if (!store_same_attr(&node->attr, &found->attr)) {
-		if (!has_same_owner(&node->attr, &found->attr))
-			tell_of_owner_locked(tree, node, &found->attr);
+		adopt_owner_locked(tree, node, &found->attr);
 		node->attr = found->attr;
 		node_set_checked_ms(node, node->dir.children ? 0 : now_ms);
 		if (node->lookups)
-			tree->events->dir_changed(tree->context, node);
+			tree->options.events->dir_changed(tree->options.context, node);
 	}
 }
 
@@ -313,9 +334,9 @@ static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 			continue;
 		} else if (before && node_is_file(before)) {
 			node_lose_name_locked(tree, before);
-			tree->events->file_replaced(tree->context, before, node);
+			tree->options.events->file_replaced(tree->options.context, before, node);
 		} else {
-			tree->events->file_added(tree->context, node, was_known);
+			tree->options.events->file_added(tree->options.context, node, was_known);
 		}
 	}
 	return kept;
@@ -332,7 +353,7 @@ static void replace_children_locked(struct tree *tree, struct listing *listing)
 	assert(old || !old_count);
 	kept = adopt_locked(tree, listing);
 	if (old && (kept != old_count || kept != listing->count))
-		tree->events->dir_changed(tree->context, dir);
+		tree->options.events->dir_changed(tree->options.context, dir);
 	dir->dir.children = listing->children;
 	dir->dir.child_count = listing->count;
 	for (uint32_t i = 0; i < old_count; i++) {
@@ -360,53 +381,43 @@ void tree_set_left_out_locked(struct tree *tree, struct node *dir, uint32_t coun
 }
 
 /* Another thread may have looked at it after `now_ms`. */
-bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms)
+bool tree_is_older(const struct node *dir, uint64_t now_ms, uint64_t age_ms)
 {
 	uint64_t checked_ms = node_checked_ms(dir);
 
-	return !checked_ms || (checked_ms < now_ms && now_ms - checked_ms > tree->staleness_ms);
+	return !checked_ms || (checked_ms < now_ms && now_ms - checked_ms > age_ms);
 }
 
-int tree_read_dir_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
+int tree_read_dir_locked(struct tree *tree, struct reading *reading)
 {
+	struct node *dir = reading->dir;
 	struct manifest *manifest = dir->dir.children ? NULL : tree->manifest;
-	struct listing listing = { .dir = dir, .known = dir->dir.left_out };
+	struct listing listing = { .dir = dir, .reading = reading, .known = dir->dir.left_out };
 	struct store_attr attr = dir->attr;
 	int rc;
 
 	lock_assert_held(&tree->lock);
-	if (dir->dir.reading) {
-		while (dir->dir.reading)
-			cond_wait(&tree->read, &tree->lock);
-		return dir->detached ? -ENOENT : dir->dir.read_rc;
-	}
 	if (manifest) {
 		manifest_hold(manifest);
 		/* Its parent was read a moment ago, and it was asked about then. */
-		listing.now_ms = tree_is_old(tree, dir, now_ms) ? 0 : node_checked_ms(dir);
+		if (!tree_is_older(dir, clock_now_ms(), tree->options.staleness_ms))
+			listing.now_ms = node_checked_ms(dir);
 	}
-	node_hold(dir);
-	dir->dir.reading = true;
 	lock_release(&tree->lock);
-	rc = read_listing(tree, &listing, manifest, now_ms, &attr);
+	rc = read_listing(tree, &listing, manifest, &attr);
 	manifest_put(manifest);
 	lock_acquire(&tree->lock);
-	dir->dir.reading = false;
-	cond_wake_all(&tree->read);
 	if (!rc && dir->detached)
 		rc = -ENOENT;
-	dir->dir.read_rc = (int16_t)rc;
 	if (rc) {
 		drop_listing(&listing);
-	} else {
-		if (!has_same_owner(&dir->attr, &attr))
-			tell_of_owner_locked(tree, dir, &attr);
-		if (!store_same_attr(&dir->attr, &attr))
-			tell_of_attr_locked(tree, dir);
-		dir->attr = attr;
-		tree_set_left_out_locked(tree, dir, listing.left_out);
-		replace_children_locked(tree, &listing);
+		return rc;
 	}
-	tree_release(tree, dir);
-	return rc;
+	adopt_owner_locked(tree, dir, &attr);
+	if (!store_same_attr(&dir->attr, &attr))
+		tell_of_attr_locked(tree, dir);
+	dir->attr = attr;
+	tree_set_left_out_locked(tree, dir, listing.left_out);
+	replace_children_locked(tree, &listing);
+	return 0;
 }

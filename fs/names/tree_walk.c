@@ -40,18 +40,32 @@ static struct node **hold_dirs_locked(const struct tree *tree, const struct node
 	return dirs;
 }
 
-static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uint64_t age_ms,
-		       const _Atomic bool *stop)
+/* What one walk of tree_refresh() is told. */
+struct refresh {
+	struct tree *tree;
+	uint64_t now_ms, age_ms, patience_ms;
+	const _Atomic bool *stop;
+};
+
+static bool is_due_locked(const struct refresh *refresh, const struct node *dir)
 {
+	uint64_t checked_ms = node_checked_ms(dir);
+
+	lock_assert_held(&refresh->tree->lock);
+	return dir->dir.children &&
+	       (!checked_ms || checked_ms + refresh->age_ms <= refresh->now_ms);
+}
+
+static int refresh_dir(const struct refresh *refresh, struct node *dir)
+{
+	struct tree *tree = refresh->tree;
 	struct node **dirs = NULL;
 	uint32_t count = 0;
-	uint64_t checked_ms;
 	int rc = 0;
 
 	lock_acquire(&tree->lock);
-	checked_ms = node_checked_ms(dir);
-	if (dir->dir.children && (!checked_ms || checked_ms + age_ms <= now_ms))
-		rc = tree_read_dir_locked(tree, dir, now_ms);
+	if (is_due_locked(refresh, dir))
+		rc = tree_read_again_locked(tree, dir, refresh->now_ms, refresh->patience_ms);
 	dirs = hold_dirs_locked(tree, dir, &count);
 	lock_release(&tree->lock);
 	if (!dirs)
@@ -59,11 +73,11 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	if (tree_is_unreadable(tree, dir, rc))
 		rc = 0; /* nobody can read it any more */
 	for (uint32_t i = 0; i < count; i++) {
-		if (atomic_load(stop))
+		if (atomic_load(refresh->stop))
 			rc = -ECANCELED;
 		/* An error in one directory does not end the walk. */
 		if (rc != -ECANCELED) {
-			int below = refresh_dir(tree, dirs[i], now_ms, age_ms, stop);
+			int below = refresh_dir(refresh, dirs[i]);
 
 			rc = !rc || below == -ECANCELED ? below : rc;
 		}
@@ -73,9 +87,12 @@ static int refresh_dir(struct tree *tree, struct node *dir, uint64_t now_ms, uin
 	return rc;
 }
 
-int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, const _Atomic bool *stop)
+int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, uint64_t patience_ms,
+		 const _Atomic bool *stop)
 {
-	return refresh_dir(tree, tree->root, now_ms, age_ms, stop);
+	struct refresh refresh = { tree, now_ms, age_ms, patience_ms, stop };
+
+	return refresh_dir(&refresh, tree->root);
 }
 
 static int visit_dir(struct tree *tree, struct node *dir, const struct tree_visitor *visitor,

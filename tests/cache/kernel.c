@@ -4,8 +4,9 @@
  * has, folios that READs lock, and notifications that wait for those locks. And the part of the
  * FUSE front end that passes requests on.
  *
- * A LOOKUP holds its directory's lock until it is answered, and so does the invalidation of a name
- * in it.
+ * A LOOKUP holds its directory's lock until it is answered, together with other LOOKUPs; the
+ * invalidation of a name holds it alone, and LOOKUPs that come while it waits wait behind it. Two
+ * LOOKUPs of one name are one.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,6 +41,14 @@ struct inode {
 struct dentry {
 	struct inode *inode; /* NULL: it does not */
 	uint64_t until_ms;
+	bool asked; /* a LOOKUP is under way */
+};
+
+/* A directory's lock, as the kernel has it. */
+struct dir_lock {
+	unsigned readers;
+	unsigned writers; /* who wait, or the one who has it */
+	bool written;
 };
 
 struct event {
@@ -50,7 +59,7 @@ struct event {
 
 static struct inode inodes[INODES_MAX];
 static struct dentry dir_names[DIRS], file_names[FILES];
-static bool dir_busy[DIRS + 1];
+static struct dir_lock dir_locks[DIRS + 1];
 static struct event events[EVENTS_MAX];
 static unsigned event_first, event_count;
 static uint64_t pages_present;
@@ -61,7 +70,7 @@ void kernel_reset(void)
 	memset(inodes, 0, sizeof(inodes));
 	memset(dir_names, 0, sizeof(dir_names));
 	memset(file_names, 0, sizeof(file_names));
-	memset(dir_busy, 0, sizeof(dir_busy));
+	memset(dir_locks, 0, sizeof(dir_locks));
 	event_first = event_count = 0;
 	pages_present = 0;
 	ended = false;
@@ -192,17 +201,32 @@ static struct dentry *dentry_of(int dir, const char *name)
 	return name ? &file_names[atoi(name + 1)] : &dir_names[dir];
 }
 
-static void lock_dir(int dir)
+static void lock_dir_shared(struct dir_lock *lock)
 {
-	while (dir_busy[dir])
-		fiber_wait(&dir_busy[dir], "a directory's lock");
-	dir_busy[dir] = true;
+	while (lock->writers)
+		fiber_wait(lock, "a directory's lock");
+	lock->readers++;
 }
 
-static void unlock_dir(int dir)
+static void unlock_dir_shared(struct dir_lock *lock)
 {
-	dir_busy[dir] = false;
-	fiber_wake(&dir_busy[dir]);
+	lock->readers--;
+	fiber_wake(lock);
+}
+
+static void lock_dir(struct dir_lock *lock)
+{
+	lock->writers++;
+	while (lock->readers || lock->written)
+		fiber_wait(lock, "a directory's lock, alone");
+	lock->written = true;
+}
+
+static void unlock_dir(struct dir_lock *lock)
+{
+	lock->writers--;
+	lock->written = false;
+	fiber_wake(lock);
 }
 
 static bool is_remembered(const struct dentry *dentry)
@@ -226,13 +250,59 @@ void kernel_check_names(void)
 	}
 }
 
+struct parked {
+	struct tree_wait wait;
+	bool answered;
+	int rc;
+};
+
+static void unpark(struct tree_wait *wait, int rc)
+{
+	struct parked *parked = (struct parked *)wait;
+
+	if (parked->answered)
+		fail_run("a LOOKUP is answered twice");
+	parked->answered = true;
+	parked->rc = rc;
+	fiber_wake(parked);
+}
+
+static bool is_parked(const struct tree_wait *wait, void *parked)
+{
+	return wait == parked;
+}
+
+/* Waits until the directory was read; some are killed meanwhile. */
+static int await_dir(struct node *dir)
+{
+	struct parked parked = { .wait = { .ready = unpark } };
+	int rc = tree_await(world.tree, dir, clock_now_ms(), &parked.wait);
+
+	if (rc != 1)
+		return rc;
+	if (world.plan.interrupts && one_in(10)) {
+		fiber_sleep_ms(draw(3));
+		if (!parked.answered && tree_take_wait(world.tree, is_parked, &parked.wait))
+			unpark(&parked.wait, -EINTR);
+	}
+	while (!parked.answered)
+		fiber_wait(&parked, "a LOOKUP");
+	return parked.rc;
+}
+
 /* A LOOKUP, as fuse/files.c handles it. */
-static int ask(struct node *parent, const char *name, struct dentry *dentry)
+static int ask(struct node *parent, const char *name, struct dentry *dentry, bool own)
 {
 	struct node *node;
 	unsigned turn;
-	int rc = tree_lookup(world.tree, parent, name, clock_now_ms(), true, &node, &turn);
+	int rc = tree_lookup(world.tree, parent, name, clock_now_ms(), !own, &node, &turn);
 
+	if (rc == -EAGAIN) {
+		rc = await_dir(parent);
+		if (!rc)
+			rc = tree_lookup(world.tree, parent, name, clock_now_ms(), false, &node,
+					 &turn);
+	}
 	if (rc) {
 		dentry->inode = NULL;
 		return rc;
@@ -247,35 +317,42 @@ static int ask(struct node *parent, const char *name, struct dentry *dentry)
 }
 
 /* A step of a path: the name of a directory in the root, or of a file in a directory. */
-static int step(struct node *parent, int dir, const char *name, struct inode **out)
+static int step(struct node *parent, int dir, const char *name, bool own, struct inode **out)
 {
 	struct dentry *dentry = dentry_of(dir, name);
-	int lock = name ? dir : DIRS, rc = 0;
+	struct dir_lock *lock = &dir_locks[name ? dir : DIRS];
 	char text[8];
+	int rc = 0;
 
 	if (is_remembered(dentry)) {
 		*out = dentry->inode;
 		return 0;
 	}
 	snprintf(text, sizeof(text), "d%d", dir);
-	lock_dir(lock);
-	if (!is_remembered(dentry))
-		rc = ask(parent, name ? name : text, dentry);
+	lock_dir_shared(lock);
+	while (dentry->asked)
+		fiber_wait(dentry, "another LOOKUP of the name");
+	if (!is_remembered(dentry)) {
+		dentry->asked = true;
+		rc = ask(parent, name ? name : text, dentry, own);
+		dentry->asked = false;
+		fiber_wake(dentry);
+	}
 	*out = dentry->inode;
-	unlock_dir(lock);
+	unlock_dir_shared(lock);
 	if (!rc && !*out)
 		rc = -ENOENT; /* invalidated at once */
 	return rc;
 }
 
 /* Holds the inode by counting a request. */
-static int look_up(int dir, const char *name, struct inode **out)
+static int look_up(int dir, const char *name, bool own, struct inode **out)
 {
 	struct inode *inode;
-	int rc = step(tree_root(world.tree), dir, NULL, &inode);
+	int rc = step(tree_root(world.tree), dir, NULL, own, &inode);
 
 	if (!rc)
-		rc = step(inode->node, dir, name, &inode);
+		rc = step(inode->node, dir, name, own, &inode);
 	if (rc)
 		return rc;
 	inode->requests++;
@@ -321,14 +398,17 @@ static int kernel_store(void *context, struct node *node, const void *data, size
 	return rc;
 }
 
-static void inval_name(const struct node *node)
+static int kernel_forget_name(void *context, struct node *node)
 {
 	int dir = node->parent->parent ? node->parent->name[1] - '0' : DIRS;
 	struct dentry *dentry = dentry_of(node->name[1] - '0', dir == DIRS ? NULL : node->name);
 
-	lock_dir(dir);
+	(void)context;
+	tree_wait_for_replies(world.tree);
+	lock_dir(&dir_locks[dir]);
 	dentry->inode = NULL;
-	unlock_dir(dir);
+	unlock_dir(&dir_locks[dir]);
+	return 0;
 }
 
 static int kernel_drop(void *context, struct node *node)
@@ -336,11 +416,8 @@ static int kernel_drop(void *context, struct node *node)
 	struct inode *inode;
 
 	(void)context;
-	if (atomic_load(&node->stale) || node_is_dir(node))
+	if (node_is_dir(node))
 		tree_wait_for_replies(world.tree);
-	if ((atomic_exchange(&node->pages.entry_changed, false) || atomic_load(&node->stale)) &&
-	    node->parent)
-		inval_name(node);
 	inode = find_inode(node);
 	if (!inode)
 		return -ENOENT;
@@ -369,7 +446,7 @@ static int kernel_probe(void *context, struct node *node, uint64_t offset, struc
 static int kernel_introduce(void *context, struct node *node)
 {
 	struct inode *inode;
-	int rc = look_up(node->parent->name[1] - '0', node->name, &inode);
+	int rc = look_up(node->parent->name[1] - '0', node->name, true, &inode);
 
 	(void)context;
 	if (!rc)
@@ -377,8 +454,11 @@ static int kernel_introduce(void *context, struct node *node)
 	return rc;
 }
 
-const struct page_cache_kernel kernel_ops = { kernel_store, kernel_drop, kernel_probe,
-					      kernel_introduce };
+const struct page_cache_kernel kernel_ops = { .store = kernel_store,
+					      .drop = kernel_drop,
+					      .probe = kernel_probe,
+					      .forget_name = kernel_forget_name,
+					      .introduce = kernel_introduce };
 
 /* --- requests -----------------------------------------------------------------------------------
  */
@@ -560,7 +640,7 @@ static int open_name(int dir, const char *name, struct inode **out)
 	int rc = -ESTALE;
 
 	for (int tries = 0; rc == -ESTALE && tries < 2; tries++) {
-		rc = look_up(dir, name, out);
+		rc = look_up(dir, name, false, out);
 		if (rc)
 			return rc;
 		rc = open_inode(*out);
@@ -576,12 +656,12 @@ static int open_name(int dir, const char *name, struct inode **out)
 /* In portable mode an open sees no version that is older than `staleness`, give or take the time
  * that questions to the source take. In native mode a thread reads directories again in time,
  * which this world does not promise while they hang. */
-static void check_age(const struct node *node, uint64_t began_ms)
+static void check_age(const struct node *node, int dir, uint64_t began_ms)
 {
 	uint64_t until_ms = source_superseded_ms(source_version(&node->attr));
 	uint64_t allowed_ms = world.plan.staleness_ms + world.plan.deadline_ms;
 
-	if (!world.plan.observed && !world.plan.dirs_hang && until_ms != UINT64_MAX &&
+	if (!world.plan.observed && !source_dir_hung(dir, began_ms) && until_ms != UINT64_MAX &&
 	    until_ms + allowed_ms < began_ms)
 		fail_run("%s: version %llu was opened %llu ms after the source had it", node->name,
 			 (unsigned long long)source_version(&node->attr),
@@ -596,7 +676,7 @@ int kernel_read_file(int dir, const char *name, bool direct, uint64_t hold_ms)
 
 	if (rc)
 		return rc;
-	check_age(inode->node, began_ms);
+	check_age(inode->node, dir, began_ms);
 	note(inode, true);
 	for (unsigned i = 0; !rc && i < page_count(inode->node); i++) {
 		rc = read_page(inode, i, direct);

@@ -94,6 +94,7 @@ static void begin(void)
 		.staleness_ms = plan->staleness_ms,
 		.deadline_ms = plan->deadline_ms,
 		.observed = plan->observed,
+		.readers = DIRS + 1,
 		.depth = 4 + draw(16),
 		.policy = plan->policy,
 		.tick = tick,
@@ -125,6 +126,10 @@ static void run_until_end(void)
 			fiber_wait(&world.readers_left, "readers");
 		/* What was begun for nobody ends, too, and what passes through unseen. */
 		while (world.helpers_left > plan_stays())
+			fiber_sleep_ms(10);
+		/* What is warmed may evict what passes through then: a queue of these ends first.
+		 */
+		for (int i = 0; i < 6000 && world.cache->stats.warm_pending; i++)
 			fiber_sleep_ms(10);
 		fiber_sleep_ms(30000);
 		check_rest();
@@ -162,6 +167,7 @@ static void end(void)
 	kernel_end();
 	while (world.helpers_left)
 		fiber_sleep_ms(10);
+	cache_join(cache);
 	world.cache = NULL;
 	store_close(world.store);
 	cache_destroy(cache);

@@ -30,7 +30,7 @@ static void check_result(const struct file *file, int rc, uint64_t began_ms)
 		fail_run("%s took %llu ms, and nothing was wrong with it", file->name,
 			 (unsigned long long)took_ms);
 	/* Readers of one page that hangs wait behind each other, each for a deadline. */
-	if (took_ms > (world.plan.readers + 2) * world.plan.deadline_ms && !world.plan.dirs_hang)
+	if (took_ms > (world.plan.readers + 2) * world.plan.deadline_ms)
 		fail_run("%s took %llu ms, more than any deadline", file->name,
 			 (unsigned long long)took_ms);
 }
@@ -87,7 +87,7 @@ static void fault_source(void *unused)
 	}
 	/* What hears a cancel must end by that. What does not keeps the daemon until it is killed,
 	 * which is not for this test. */
-	if (world.plan.deaf || world.plan.dirs_hang || !atomic_load(&world.stopping))
+	if (world.plan.deaf || !atomic_load(&world.stopping))
 		source_calm();
 	world.helpers_left--;
 }
@@ -175,8 +175,7 @@ static void resize(void)
 		return;
 	while (check_memory_bytes() > bytes && !atomic_load(&world.stopping)) {
 		fiber_sleep_ms(10);
-		if (clock_now_ms() > began_ms + (plan->readers + 4) * plan->deadline_ms &&
-		    !plan->dirs_hang)
+		if (clock_now_ms() > began_ms + (plan->readers + 4) * plan->deadline_ms)
 			fail_run("a capacity of %llu pages is still exceeded",
 				 (unsigned long long)bytes / PAGE);
 	}
@@ -206,7 +205,7 @@ static void scan(void *unused)
 		fiber_sleep_ms(1 + draw(100));
 		if (world.plan.observed)
 			(void)tree_refresh(world.tree, clock_now_ms(), world.plan.staleness_ms / 2,
-					   &world.stopping);
+					   500, &world.stopping);
 	}
 	world.helpers_left--;
 }

@@ -29,6 +29,7 @@ struct pending {
 
 struct file files[FILES];
 bool dir_hangs[DIRS];
+static uint64_t dir_hung_ms[DIRS]; /* when it last began or ended to hang; 0: never */
 bool page_counts[PAGES_MAX + 1];
 static struct store_attr dir_attrs[DIRS + 1]; /* the last is the root */
 static struct pending pending[READS_MAX];
@@ -118,6 +119,7 @@ static void reset(void)
 {
 	memset(files, 0, sizeof(files));
 	memset(dir_hangs, 0, sizeof(dir_hangs));
+	memset(dir_hung_ms, 0, sizeof(dir_hung_ms));
 	memset(page_counts, 0, sizeof(page_counts));
 	memset(pending, 0, sizeof(pending));
 	last_number = last_change = 0;
@@ -202,6 +204,14 @@ static void calm_files(void)
 	}
 }
 
+static void set_dir_hangs(int dir, bool hangs)
+{
+	if (dir_hangs[dir] != hangs)
+		dir_hung_ms[dir] = clock_now_ms();
+	dir_hangs[dir] = hangs;
+	fiber_wake(&dir_hangs[dir]);
+}
+
 void source_fault(void)
 {
 	struct file *file = &files[draw(FILES)];
@@ -215,19 +225,15 @@ void source_fault(void)
 		file->faulty_ms = clock_now_ms();
 		fiber_wake(&pending);
 	}
-	if (world.plan.dirs_hang && one_in(3)) {
-		dir_hangs[dir] = !dir_hangs[dir];
-		fiber_wake(&dir_hangs[dir]);
-	}
+	if (world.plan.dirs_hang && one_in(3))
+		set_dir_hangs(dir, !dir_hangs[dir]);
 }
 
 void source_calm(void)
 {
 	calm_files();
-	for (int dir = 0; dir < DIRS; dir++) {
-		dir_hangs[dir] = false;
-		fiber_wake(&dir_hangs[dir]);
-	}
+	for (int dir = 0; dir < DIRS; dir++)
+		set_dir_hangs(dir, false);
 	fiber_wake(&pending);
 }
 
@@ -249,16 +255,24 @@ bool source_explains_mixture(uint64_t version, const struct stamp *stamp)
 	       clock_now_ms() < writing->until_ms + patience_ms;
 }
 
+bool source_dir_hung(int dir, uint64_t since_ms)
+{
+	return dir_hangs[dir] || (dir_hung_ms[dir] && dir_hung_ms[dir] + world.plan.staleness_ms +
+								      2 * world.plan.deadline_ms >=
+							      since_ms);
+}
+
 bool source_explains(const struct file *file, uint64_t since_ms)
 {
-	return !file || !file->exists || file->hangs || world.plan.faults || world.plan.dirs_hang ||
+	return !file || !file->exists || file->hangs || world.plan.faults ||
+	       source_dir_hung(file->dir, since_ms) ||
 	       file->faulty_ms + world.plan.staleness_ms + 2 * world.plan.deadline_ms >= since_ms;
 }
 
 bool source_may_delay(const struct file *file, uint64_t since_ms)
 {
-	return !file || file->hangs || world.plan.dirs_hang || file->faulty_ms >= since_ms ||
-	       file->faulty_ms + world.plan.deadline_ms >= since_ms;
+	return !file || file->hangs || dir_hangs[file->dir] || dir_hung_ms[file->dir] >= since_ms ||
+	       file->faulty_ms >= since_ms || file->faulty_ms + world.plan.deadline_ms >= since_ms;
 }
 
 /* --- the backend --------------------------------------------------------------------------------

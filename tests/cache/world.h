@@ -91,6 +91,8 @@ uint64_t source_superseded_ms(uint64_t version);
 bool source_explains_mixture(uint64_t version, const struct stamp *stamp);
 /* Whether an error can be explained by what happened at the source since then. */
 bool source_explains(const struct file *file, uint64_t since_ms);
+/* Whether a directory hung since then, or so shortly before that names in it may be old. */
+bool source_dir_hung(int dir, uint64_t since_ms);
 /* Whether reading the file may take as long as the deadline. */
 bool source_may_delay(const struct file *file, uint64_t since_ms);
 

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * Callers that get a signal while their request waits.
+ *
+ * The kernel sends an INTERRUPT for any signal, and whatever error is the answer to it comes out of
+ * the system call: SA_RESTART restarts nothing. So a request is given up only if its caller is
+ * being killed and does not come back from the system call. Otherwise it waits on, as it would on a
+ * disk.
+ *
+ * /proc tells which signals a thread has pending, and which of them will end it. The kernel sends
+ * one INTERRUPT for a request, so a caller that has got one is looked at again now and then: it may
+ * be killed later. A caller that cannot be seen in /proc, for example in a PID namespace that is
+ * not below the daemon's, waits until it is answered; the deadline bounds that.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fuse/internal.h"
+
+/* A request whose caller has got a signal and is not being killed. */
+struct signalled {
+	struct signalled *next;
+	uint64_t serial;
+	pid_t thread;
+};
+
+/* --- is it being killed? ------------------------------------------------------------------------
+ */
+
+static uint64_t bit(int signal)
+{
+	return (uint64_t)1 << (signal - 1);
+}
+
+/* Those that do not end a process which has no handler for them. */
+static uint64_t harmless(void)
+{
+	return bit(SIGCHLD) | bit(SIGCONT) | bit(SIGURG) | bit(SIGWINCH) | bit(SIGSTOP) |
+	       bit(SIGTSTP) | bit(SIGTTIN) | bit(SIGTTOU);
+}
+
+/* A line of /proc/PID/status; 0: there is none. */
+static uint64_t get_set(const char *status, const char *name)
+{
+	const char *at = strstr(status, name);
+
+	return at ? strtoull(at + strlen(name), NULL, 16) : 0;
+}
+
+/* A thread that gets a deadly signal, or whose process ends, has SIGKILL pending at once; signals
+ * that dump core stay what they are. */
+static bool is_deadly(const char *status)
+{
+	uint64_t pending = get_set(status, "\nSigPnd:") | get_set(status, "\nShdPnd:");
+	uint64_t survived = get_set(status, "\nSigBlk:") | get_set(status, "\nSigIgn:") |
+			    get_set(status, "\nSigCgt:") | harmless();
+
+	return pending & ~survived;
+}
+
+static bool is_dying(pid_t thread)
+{
+	char path[64], status[4096];
+	ssize_t length;
+	int fd;
+
+	if (thread <= 0)
+		return false; /* in another PID namespace */
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false; /* hidden from us */
+	length = read(fd, status, sizeof(status) - 1);
+	close(fd);
+	status[length > 0 ? length : 0] = 0;
+	return is_deadly(status);
+}
+
+/* --- requests -----------------------------------------------------------------------------------
+ */
+
+/* Without memory the request waits until it is answered. */
+static void watch(struct files *files, uint64_t serial, pid_t thread)
+{
+	struct signalled *entry = malloc(sizeof(*entry));
+
+	if (!entry)
+		return;
+	lock_acquire(&files->signals_lock);
+	*entry = (struct signalled){ files->signalled, serial, thread };
+	files->signalled = entry;
+	lock_release(&files->signals_lock);
+}
+
+void signals_interrupted(fuse_req_t req, void *context)
+{
+	struct files *files = context;
+	pid_t thread = fuse_req_ctx(req)->pid;
+	struct search search = { .req = req, .take = is_dying(thread) };
+
+	files_search(files, &search); /* if it is not found, somebody is about to answer it */
+	if (search.found && !search.take)
+		watch(files, search.serial, thread);
+}
+
+/* True: it waits on. */
+static bool waits_on(struct files *files, const struct signalled *entry)
+{
+	struct search search = { .serial = entry->serial, .take = is_dying(entry->thread) };
+
+	files_search(files, &search);
+	return search.found && !search.take;
+}
+
+void signals_poll(struct files *files)
+{
+	struct signalled *list, *left = NULL, **end = &left;
+
+	lock_acquire(&files->signals_lock);
+	list = files->signalled;
+	files->signalled = NULL;
+	lock_release(&files->signals_lock);
+	for (struct signalled *next; list; list = next) {
+		next = list->next;
+		if (waits_on(files, list)) {
+			list->next = NULL;
+			*end = list;
+			end = &list->next;
+		} else {
+			free(list);
+		}
+	}
+	lock_acquire(&files->signals_lock);
+	*end = files->signalled;
+	files->signalled = left;
+	lock_release(&files->signals_lock);
+}
+
+void signals_free(struct files *files)
+{
+	for (struct signalled *next; files->signalled; files->signalled = next) {
+		next = files->signalled->next;
+		free(files->signalled);
+	}
+}
