@@ -161,6 +161,7 @@ int tree_children(struct tree *tree, struct node *dir, uint64_t from, uint64_t n
 	rc = from == TREE_BEGIN || !dir->dir.children
 		     ? tree_check_dir_locked(tree, dir, now_ms, fresh)
 		     : 0;
+	assert(rc || dir->dir.children);
 	for (uint32_t i = rc ? 0 : tree_find_cursor_locked(tree, dir, from);
 	     !rc && i < dir->dir.child_count; i++) {
 		if (!entry(context, dir->dir.children[i], i))

@@ -268,8 +268,10 @@ int tree_await(struct tree *tree, struct node *dir, uint64_t now_ms, struct tree
 	return rc;
 }
 
-/* Waits by the condition. The deadline moves on whenever the source answers. */
-static int wait_here_locked(struct tree *tree, struct reading *reading, uint64_t until_ms)
+/* Waits by the condition. `attr`, if it is not NULL, gets what the reading has found out about the
+ * directory itself. The deadline moves on whenever the source answers. */
+static int wait_here_locked(struct tree *tree, struct reading *reading, uint64_t until_ms,
+			    struct store_attr *attr)
 {
 	int rc;
 
@@ -288,6 +290,8 @@ static int wait_here_locked(struct tree *tree, struct reading *reading, uint64_t
 		rc = reading->rc;
 	else
 		rc = tree->stopping ? -ESHUTDOWN : -ETIMEDOUT;
+	if (!rc && attr)
+		*attr = reading->attr;
 	tree_release(tree, reading->dir);
 	put_locked(tree, reading);
 	return rc;
@@ -301,7 +305,7 @@ int tree_await_here_locked(struct tree *tree, struct node *dir, uint64_t now_ms)
 	lock_assert_held(&tree->lock);
 	if (rc != 1)
 		return rc;
-	rc = wait_here_locked(tree, reading, UINT64_MAX);
+	rc = wait_here_locked(tree, reading, UINT64_MAX, NULL);
 	return rc == -ETIMEDOUT ? known_rc(dir) : rc;
 }
 
@@ -337,7 +341,8 @@ int tree_read_again_locked(struct tree *tree, struct node *dir, uint64_t now_ms,
 	return wait_here_locked(tree, reading,
 				patience_ms < UINT64_MAX - reading->began_ms
 					? reading->began_ms + patience_ms
-					: UINT64_MAX);
+					: UINT64_MAX,
+				NULL);
 }
 
 /* The kernel is not notified: it ignores an answer about an inode that a notification has
@@ -358,17 +363,14 @@ static void adopt_attr_locked(struct tree *tree, struct node *dir, const struct 
 void tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr)
 {
 	struct reading *reading = NULL;
+	struct store_attr found;
 
 	lock_acquire(&tree->lock);
 	*attr = dir->attr;
 	if (!tree->stopping && !dir->detached && !find_locked(tree, dir, true))
 		reading = begin_locked(tree, dir, true, now_ms);
-	if (reading) {
-		reading->users++;
-		if (!wait_here_locked(tree, reading, UINT64_MAX))
-			adopt_attr_locked(tree, dir, &reading->attr, attr);
-		put_locked(tree, reading);
-	}
+	if (reading && !wait_here_locked(tree, reading, UINT64_MAX, &found))
+		adopt_attr_locked(tree, dir, &found, attr);
 	lock_release(&tree->lock);
 }
 
