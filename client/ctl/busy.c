@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "path.h"
+#include "say.h"
 
 /* Whether the link NAME of the process leads below POINT; -1 if we may not know. */
 static int link_leads(pid_t pid, const char *name, const char *point, char *path)
@@ -152,8 +153,8 @@ void busy_print(const struct busy *busy, FILE *out)
 	for (unsigned i = 0; i < busy->count; i++) {
 		const struct holder *holder = &busy->holders[i];
 
-		fprintf(out, "  %7d  %-15s  %s (%s)\n", (int)holder->pid, holder->name,
-			holder->path, holder->what);
+		say_line(out, "  %7d  %-15s  %s (%s)", (int)holder->pid, holder->name, holder->path,
+			 holder->what);
 	}
 	if (busy->more)
 		fprintf(out, "  and %u more\n", busy->more);

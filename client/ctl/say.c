@@ -10,22 +10,37 @@
 
 static const struct figure missing = { "-" };
 
-int say(int code, const char *format, ...)
+/* A name may contain newlines and terminal escapes: the sentence stays one line, and does nothing
+ * to the terminal. */
+static void print_line(FILE *out, const char *before, const char *format, va_list args)
 {
 	char sentence[8192];
-	va_list args;
 
-	va_start(args, format);
 	vsnprintf(sentence, sizeof(sentence), format, args);
-	va_end(args);
-	/* A name may contain newlines and terminal escapes: the sentence stays one line, and
-	 * does nothing to the terminal. */
 	for (char *at = sentence; *at; at++)
 		if (iscntrl((unsigned char)*at))
 			*at = *at == '\n' ? ' ' : '?';
 	fflush(stdout);
-	fprintf(stderr, "shadectl: %s\n", sentence);
+	fprintf(out, "%s%s\n", before, sentence);
+}
+
+int say(int code, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	print_line(stderr, "shadectl: ", format, args);
+	va_end(args);
 	return code;
+}
+
+void say_line(FILE *out, const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	print_line(out, "", format, args);
+	va_end(args);
 }
 
 struct figure say_bytes(double bytes)

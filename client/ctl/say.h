@@ -13,6 +13,9 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 /* Prints "shadectl: ..." and a newline to standard error; returns CODE. */
 int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* A line of names that others chose: nothing in them reaches the terminal as a command. */
+void say_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* A figure as text, by value: say_bytes(x).text is good to the end of the statement. */
 struct figure {
 	char text[40];

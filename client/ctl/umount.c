@@ -89,7 +89,7 @@ static unsigned print_mounts_below(const char *point, const char *control)
 		if (!path_is_below(info.point, point) || !strcmp(info.point, point) ||
 		    !strcmp(info.point, control))
 			continue;
-		fprintf(stderr, "  %s is mounted below it (%s)\n", info.point, info.type);
+		say_line(stderr, "  %s is mounted below it (%s)", info.point, info.type);
 		count++;
 	}
 	mountinfo_close(&info);

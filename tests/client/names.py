@@ -85,6 +85,16 @@ with tempfile.TemporaryDirectory() as top:
     same(complete("status", f"{top}/be"), {f"{top}/below"}, "directories in bash")
     same(complete("warm", f"{top}/below", "inn"), {"inner"}, "paths of the mount in bash")
     same(complete("score", "/", "-f", f"{top}/be"), {f"{top}/below"}, "files in bash")
+    # A mount may have any name. /proc/self/mounts is somebody else's, so the list is ours here.
+    hostile = f"{top}/$(touch {top}/ran)`touch {top}/ran`;*"
+    script = '_shadectl_mounts() { printf "%s\\n" "$HOSTILE"; }'
+    done = subprocess.run(
+        ["bash", "-c", f'. "$1"; {script}; COMP_WORDS=(shadectl status "$2"); COMP_CWORD=2; '
+         '_shadectl; printf "%s\n" "${COMPREPLY[@]}"', "bash",
+         os.path.join(ROOT, "client/ctl/completion/shadectl.bash"), top],
+        capture_output=True, text=True, env={**os.environ, "HOSTILE": hostile}, check=True)
+    same(set(done.stdout.splitlines()), {hostile}, "a hostile mount in bash")
+    check(not os.path.exists(f"{top}/ran"), "completion ran what a mount is named")
 
 zsh = text_of("client/ctl/completion/_shadectl")
 same(set(re.findall(r"^\t\t'([a-z]+):", zsh, re.M)), VERBS, "verbs of zsh")

@@ -118,7 +118,12 @@ def warming():
     fs.end()
 
 
-HOLDER = "import sys; held = open(sys.argv[1], 'rb'); print('open', flush=True); sys.stdin.read()"
+# Its name would turn the terminal red.
+HOLDER = """import sys
+open("/proc/self/comm", "w").write("\x1b[31mholder")
+held = open(sys.argv[1], "rb")
+print("open", flush=True)
+sys.stdin.read()"""
 
 
 def unmounting():
@@ -131,7 +136,7 @@ def unmounting():
         assert holder.stdout.readline() == "open\n"
         said = call("umount", fs, code=1).stderr
         held = rf"^ *{holder.pid} .*{re.escape(fs.at(path))} \(file \d+\)$"
-        assert re.search(held, said, re.M), said
+        assert re.search(held, said, re.M) and "?[31mholder" in said and "\x1b" not in said, said
         assert is_mounted(fs.path) and read(fs.at(path)) == contents[path]
     finally:
         holder.communicate()

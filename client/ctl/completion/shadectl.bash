@@ -9,6 +9,14 @@ _shadectl_mounts() {
 	done < <(grep -E ' (fuse\.shadefs|overlay) ' /proc/self/mounts 2>/dev/null)
 }
 
+# Those lines that begin so. compgen -W would expand them, and anybody may have named a mount.
+_shadectl_begin() {
+	local line
+	while IFS= read -r line; do
+		[[ $line == "$1"* ]] && COMPREPLY+=("$line")
+	done
+}
+
 _shadectl() {
 	local verbs='status stats top score order epoch warm evict pin unpin capacity policy
 		rescan umount debug'
@@ -36,8 +44,7 @@ _shadectl() {
 	elif [[ $current == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
 	elif ((COMP_CWORD == 2)); then
-		local IFS=$'\n'
-		mapfile -t COMPREPLY < <(compgen -W "$(_shadectl_mounts)" -- "$current")
+		_shadectl_begin "$current" < <(_shadectl_mounts)
 		((${#COMPREPLY[@]})) || mapfile -t COMPREPLY < <(compgen -d -- "$current")
 	elif [[ $verb == policy ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$current")
