@@ -4,6 +4,7 @@
 #include <assert.h>
 
 #define PATIENCE_MS 100
+#define SPARE_MS 20 /* one that hangs must not hold up the others for long */
 
 bool budget_fits(const struct budget *budget, struct need need)
 {
@@ -19,7 +20,7 @@ bool budget_fits_ahead(const struct budget *budget)
 bool budget_may_use_spare(const struct budget *budget, uint64_t now_ms)
 {
 	return budget->running < budget->depth && now_ms > budget->dropped_ms + PATIENCE_MS &&
-	       (!budget->spare_running || now_ms > budget->spare_ms + PATIENCE_MS);
+	       (!budget->spare_running || now_ms > budget->spare_ms + SPARE_MS);
 }
 
 /* Pages of one file come or go. */

@@ -69,7 +69,7 @@ bool budget_fits(const struct budget *budget, struct need need);
 bool budget_fits_ahead(const struct budget *budget);
 /* Deadlock escape: a drop may wait for a READ that waits for a fetch that waits for room. If no
  * drop has ended for 100 ms, a read may begin in the spare third; another one when it has ended, or
- * 100 ms later. The caller sees to it that memory stays below the capacity. */
+ * 20 ms later. The caller sees to it that memory stays below the capacity. */
 bool budget_may_use_spare(const struct budget *budget, uint64_t now_ms);
 
 /* Pages that fetches will fill: from so many to so many bytes. */

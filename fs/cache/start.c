@@ -19,15 +19,14 @@ bool start_has_room_locked(struct cache *cache, struct need need, uint64_t now_m
 	return budget_fits(&cache->budget, need);
 }
 
-/* Big files may push memory above its bound; what their drops wait for must not wait for them in
- * turn. So while there is one, a read may begin above it, too, if nothing else has a buffer. */
+/* Big files may push memory up to its bound; what their drops wait for must not wait for them in
+ * turn. So while there is one, reads may begin above the bound, by as much as `inflight`. */
 static bool may_exceed_locked(const struct cache *cache, struct need need, uint64_t above_bytes)
 {
 	const struct budget *budget = &cache->budget;
 
 	lock_assert_held(&cache->lock);
-	return (need.is_big || budget->big_bytes) && !budget->buffer_bytes &&
-	       above_bytes <= budget->limit_bytes;
+	return (need.is_big || budget->big_bytes) && above_bytes <= budget->limit_bytes;
 }
 
 /* What leaves for a lower capacity may be stuck, too: until it is gone, the old one is the bound.

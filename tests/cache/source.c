@@ -250,7 +250,7 @@ bool source_explains_mixture(uint64_t version, const struct stamp *stamp)
 
 	/* What is too young to be kept is dropped, and that may wait for what hangs. */
 	if (plan->hangs || plan->dirs_hang)
-		patience_ms += (plan->readers + 2) * plan->deadline_ms;
+		patience_ms += (plan->readers + plan->holders + 2) * plan->deadline_ms;
 	return stamp->file == writing->before.file && stamp->version == writing->before.version &&
 	       clock_now_ms() < writing->until_ms + patience_ms;
 }
