@@ -326,6 +326,7 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 	unreserve_locked(fetch, rc || fetch->young ? sched_cancel : sched_commit);
 	count_warm_locked(fetch, rc);
 	enter(fetch, FETCH_STORED);
+	probe_forget_locked(cache, node);
 	fetch_recount_locked(fetch);
 	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
 	if (fetch->young && !node->cache.young)

@@ -315,6 +315,8 @@ void young_release_all(struct cache *cache);
 
 /* Looks at some residents. To be called every few milliseconds, without the lock. */
 void probe_some(struct cache *cache);
+/* The kernel has got a file: answers about it that are on their way mean nothing. */
+void probe_forget_locked(struct cache *cache, const struct node *node);
 void probe_free_all(struct cache *cache);
 
 /* --- report.c ----------------------------------------------------------------------------------*/

@@ -22,6 +22,7 @@ struct probe {
 	struct cache *cache;
 	struct node *node; /* held */
 	uint64_t offset;
+	bool is_void; /* cache lock: the kernel has got the file since */
 };
 
 /* The next resident at or after a slot, around the end. SLOT_NONE: there is none. */
@@ -74,7 +75,8 @@ static struct probe *make_locked(struct cache *cache)
 	return probe;
 }
 
-/* It lost a page, and is of no use without. */
+/* It lost a page, and is of no use without. Whoever has it open will show that by a READ, which
+ * brings it back; if opens are only observed, some of these may have been closed long ago. */
 static void lose_locked(struct cache *cache, struct node *node, uint64_t now_ms)
 {
 	uint32_t slot = node->cache.slot;
@@ -82,7 +84,8 @@ static void lose_locked(struct cache *cache, struct node *node, uint64_t now_ms)
 	struct sched_stats stats;
 
 	lock_assert_held(&cache->lock);
-	if (!cache_is_resident_locked(cache, node) || node->cache.fetch)
+	if (!cache_is_resident_locked(cache, node) || node->cache.fetch ||
+	    (node->cache.opens && !cache->options.observed))
 		return;
 	(void)sched_evict(cache->sched, slot);
 	drop_victims_locked(cache, &verdict, now_ms);
@@ -110,10 +113,18 @@ void cache_probed(struct probe *probe, bool present)
 	struct cache *cache = probe->cache;
 
 	lock_acquire(&cache->lock);
-	if (!present && !cache->stopping)
+	if (!present && !probe->is_void && !cache->stopping)
 		lose_locked(cache, probe->node, clock_now_ms());
 	end_locked(probe);
 	lock_release(&cache->lock);
+}
+
+void probe_forget_locked(struct cache *cache, const struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	for (struct probe *probe = cache->probing.sent; probe; probe = probe->next)
+		if (probe->node == node)
+			probe->is_void = true;
 }
 
 /* False: there is nothing to look at, or the kernel has not answered the last ones yet. */

@@ -42,7 +42,8 @@ static void prune_locked(struct path *path)
 	while (gone + 1 < path->count && path->states[gone].until_ns < old_ns)
 		gone++;
 	path->count -= gone;
-	memmove(path->states, path->states + gone, path->count * sizeof(*path->states));
+	if (gone)
+		memmove(path->states, path->states + gone, path->count * sizeof(*path->states));
 }
 
 void history_begin(struct path *path, enum kind kind, uint64_t edition, uint64_t size)
