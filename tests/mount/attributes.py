@@ -346,7 +346,7 @@ class Nested(Slow):
 def kill_server(slow):
     """Its mount stays, and is dead."""
     slow.process.kill()
-    slow.process.wait(20)
+    slow.process.wait(60)
     raises(errno.ENOTCONN, lambda: os.stat(slow.path))
 
 
