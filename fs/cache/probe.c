@@ -55,13 +55,13 @@ static struct probe *make_locked(struct cache *cache)
 {
 	uint32_t slot = next_slot_locked(cache);
 	struct node *node = cache_node_locked(cache, slot);
-	struct probe *probe = node && node->attr.size ? malloc(sizeof(*probe)) : NULL;
+	struct probe *probe = node ? malloc(sizeof(*probe)) : NULL;
 	uint64_t pages;
 
 	lock_assert_held(&cache->lock);
 	if (!probe)
 		return NULL;
-	pages = cache_memory_of(cache, node) / cache->page_bytes;
+	pages = (node->attr.size + !node->attr.size + cache->page_bytes - 1) / cache->page_bytes;
 	*probe = (struct probe){ .next = cache->probing.sent,
 				 .before = &cache->probing.sent,
 				 .cache = cache,
@@ -84,7 +84,7 @@ static void lose_locked(struct cache *cache, struct node *node, uint64_t now_ms)
 	struct sched_stats stats;
 
 	lock_assert_held(&cache->lock);
-	if (!cache_is_resident_locked(cache, node) || node->cache.fetch ||
+	if (!cache_is_resident_locked(cache, node) || !node->attr.size || node->cache.fetch ||
 	    (node->cache.opens && !cache->options.observed))
 		return;
 	(void)sched_evict(cache->sched, slot);

@@ -79,13 +79,14 @@ void young_add_locked(struct cache *cache, struct node *node, bool changed, uint
 	append_locked(cache, young, now_ms);
 }
 
-/* What the kernel has of it may be of two versions. A fetch that has begun knows it by itself. */
+/* What the kernel has of it, or gets of ranges under way, may be of two versions. A fetch that has
+ * begun knows it by itself. */
 static void come_of_age_locked(struct cache *cache, struct node *node, uint64_t now_ms)
 {
 	lock_assert_held(&cache->lock);
 	node->cache.young = false;
 	cache->stats.young--;
-	if (node->cache.is_passing) {
+	if (node->cache.is_passing || (cache_is_large(cache, node) && node->cache.ranges)) {
 		passing_remove_locked(cache, node);
 		drop_locked(cache, node, now_ms);
 	}

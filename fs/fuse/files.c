@@ -34,6 +34,8 @@ static struct tree *tree_of(fuse_req_t req)
 	return cache_tree(cache_of(req));
 }
 
+#define ATTR_WORKERS 16 /* of them, one at most waits for each directory */
+
 static struct node *node_of(const struct files *files, fuse_ino_t ino)
 {
 	assert(!control_owns(ino));
@@ -90,14 +92,27 @@ static uint32_t generation_of(const struct node *node)
 	return closings ? UINT32_MAX - closings : node_slot(node) + 1;
 }
 
+/* What was told of a directory too long ago holds for this answer alone: who may enter may have
+ * changed since. */
+static double entry_timeout_of(const struct files *files, const struct node *node)
+{
+	const struct tree *tree = cache_tree(files->options.cache);
+
+	if (!files->native && node->parent && tree_is_old(tree, node->parent, clock_now_ms()))
+		return 0;
+	return timeout_of(files);
+}
+
 static struct fuse_entry_param entry_of(const struct files *files, const struct node *node,
 					const struct store_attr *attr)
 {
+	double timeout = entry_timeout_of(files, node);
+
 	return (struct fuse_entry_param){ .ino = ino_of(node),
 					  .generation = generation_of(node),
 					  .attr = stat_from(attr),
-					  .attr_timeout = timeout_of(files),
-					  .entry_timeout = timeout_of(files) };
+					  .attr_timeout = timeout,
+					  .entry_timeout = timeout };
 }
 
 static int visible_errno(int rc)
@@ -175,8 +190,8 @@ static bool is_own(const struct files *files, fuse_req_t req)
 {
 	pid_t caller = fuse_req_ctx(req)->pid;
 
-	for (enum own_thread thread = 0; caller && thread < OWN_THREADS; thread++)
-		if (atomic_load(&files->own[thread]) == caller)
+	for (unsigned i = 0; caller && i < OWN_THREADS; i++)
+		if (atomic_load(&files->own[i]) == caller)
 			return true;
 	return false;
 }
@@ -249,15 +264,17 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	const struct files *files = files_of(req);
 	struct node *node = node_of(files, ino);
 	struct store_attr attr;
+	bool is_told = true;
 	struct stat stat;
 
 	(void)fi;
 	if (session_is_prompt())
 		tree_get_attr(tree_of(req), node, &attr);
 	else
-		tree_ask_attr(tree_of(req), node, clock_now_ms(), &attr);
+		is_told = tree_ask_attr(tree_of(req), node, clock_now_ms(), &attr);
 	stat = stat_from(&attr);
-	fuse_reply_attr(req, &stat, timeout_of(files));
+	/* The kernel may take this answer and ignore a better one that comes meanwhile. */
+	fuse_reply_attr(req, &stat, is_told ? timeout_of(files) : 0);
 }
 
 /* The kernel asks for these when somebody else than a file's owner uses it, and keeps them as long
@@ -708,7 +725,7 @@ static enum session_lane lane_of(void *user_data, uint32_t opcode, uint64_t ino)
 		/* In native mode all directories are asked about in time. */
 		return !control_owns(ino) && !files->native &&
 				       is_old_dir(files, node_of(files, ino))
-			       ? SESSION_SOURCE
+			       ? SESSION_ATTR
 			       : SESSION_AT_ONCE;
 	case FUSE_OPENDIR:
 	case FUSE_RELEASEDIR:
@@ -754,7 +771,9 @@ int files_mount(struct files *files, const char *mount_point, bool native)
 					   .mount_point = mount_point,
 					   .allow_other = !native && o->allow_other,
 					   .noexec = !native && o->noexec,
-					   .workers = { o->workers, SHADE_WORKERS },
+					   .workers = { [SESSION_SOURCE] = o->workers,
+							[SESSION_CONTROL] = SHADE_WORKERS,
+							[SESSION_ATTR] = ATTR_WORKERS },
 					   .lane_of = lane_of,
 					   .ended = o->ended,
 					   .context = o->context };

@@ -12,8 +12,8 @@
 #include "fuse/files.h"
 #include "fuse/shade.h"
 
-/* Threads of the daemon that look names up through the mount. */
-enum own_thread { OWN_STORES, OWN_NAMES, OWN_THREADS };
+#define OWN_THREADS 8 /* of the daemon that look names up through the mount: more than there are   \
+		       */
 
 struct files {
 	struct shade shade; /* first, for the handlers in shade.c */

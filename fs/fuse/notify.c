@@ -78,21 +78,33 @@ static int notify_probe(void *context, struct node *node, uint64_t offset, struc
 	return rc;
 }
 
+/* An entry for the caller's thread. */
+static _Atomic pid_t *claim_own(struct files *files)
+{
+	for (unsigned i = 0;; i = (i + 1) % OWN_THREADS) {
+		pid_t none = 0;
+
+		if (atomic_compare_exchange_strong(&files->own[i], &none, gettid()))
+			return &files->own[i];
+	}
+}
+
 /* Looks a file or directory up through the mount itself, as any process would. The handler of
  * LOOKUP knows this thread, and answers with what is known, so that no directory that hangs keeps
  * it. */
-static int look_up_here(struct files *files, const struct node *node, enum own_thread thread)
+static int look_up_here(struct files *files, const struct node *node)
 {
 	char *below = node_path(node), *path = NULL;
+	_Atomic pid_t *own;
 	struct stat stat;
 	int rc = 0;
 
 	if (!below || asprintf(&path, "%s/%s", files->mount_point, below) < 0)
 		rc = -ENOMEM;
-	atomic_store(&files->own[thread], gettid());
+	own = claim_own(files);
 	if (!rc && lstat(path, &stat))
 		rc = -errno;
-	atomic_store(&files->own[thread], 0);
+	atomic_store(own, 0);
 	free(path);
 	free(below);
 	return rc;
@@ -105,7 +117,7 @@ static int notify_introduce(void *context, struct node *node)
 
 	if (!begin_notify(files))
 		return -ENOENT;
-	rc = look_up_here(files, node, OWN_STORES);
+	rc = look_up_here(files, node);
 	end_notify(files);
 	return rc;
 }
@@ -127,7 +139,7 @@ static int notify_forget_name(void *context, struct node *node)
 					      strlen(node->name));
 	/* Somebody who is in the directory never looks it up: see generation_of(). */
 	if (node_closings(node) && !atomic_load(&node->stale)) {
-		(void)look_up_here(files, node, OWN_NAMES);
+		(void)look_up_here(files, node);
 		tree_name_renewed(tree);
 	}
 	end_notify(files);

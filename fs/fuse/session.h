@@ -19,6 +19,7 @@
 enum session_lane {
 	SESSION_SOURCE,	 /* workers that may wait for the source */
 	SESSION_CONTROL, /* workers for .shade */
+	SESSION_ATTR,	 /* workers that ask about directories, and give up at a deadline */
 	SESSION_LANES,
 	SESSION_AT_ONCE = SESSION_LANES, /* the session's thread: it never waits */
 };

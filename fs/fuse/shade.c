@@ -304,7 +304,7 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 				       .source = options->source,
 				       .mount_point = options->mount_point,
 				       .allow_other = true,
-				       .workers = { 0, SHADE_WORKERS },
+				       .workers = { [SESSION_CONTROL] = SHADE_WORKERS },
 				       .lane_of = lane_of,
 				       .ended = options->ended,
 				       .context = options->context };

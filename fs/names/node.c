@@ -150,7 +150,8 @@ void node_forget_locked(struct tree *tree, struct node *node, uint64_t count)
 	lock_assert_held(&tree->lock);
 	assert(node->lookups >= count);
 	node->lookups -= count;
-	if (node->closed_lookups && count >= node->closed_lookups / 2)
+	if (node->closed_lookups &&
+	    (count >= node->closed_lookups / 2 || node->closed_lookups > node->lookups))
 		set_closed_locked(tree, node, 0);
 }
 

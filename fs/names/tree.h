@@ -91,9 +91,10 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 
 /* Whether the source was last asked about a directory longer than `staleness` ago. */
 bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms);
-/* Asks the source for those of a directory, for a caller with a thread of its own, which waits. If
- * it does not tell before the deadline, or is being asked already, what is known is the answer. */
-void tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr);
+/* Asks the source for those of a directory, for a caller with a thread of its own, which waits.
+ * False: it did not tell before the deadline, or is being asked already, and this is what is known.
+ */
+bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr);
 
 /* Whether names have come, or permissions of directories or the root have changed, since the last
  * call: the kernel may remember that a name does not exist, or who may enter. */

@@ -47,6 +47,7 @@ struct tree {
 	struct thread *readers;	  /* of options.readers */
 	unsigned reader_count;	  /* lock */
 	unsigned idle;		  /* lock: readers without a reading */
+	unsigned answering;	  /* lock: readers that answer those who waited */
 	bool stopping;		  /* lock */
 	struct lock replies_lock; /* held by the one that waits for replies */
 	struct lock release_lock; /* a leaf: held for a moment */

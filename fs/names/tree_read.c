@@ -242,6 +242,21 @@ static void adopt_owner_locked(struct tree *tree, struct node *dir, const struct
 	tree->options.events->owner_changed(tree->options.context, dir);
 }
 
+/* Before its listing is there: only what closes it. Who may enter from now on may find what was
+ * never meant for them as long as its old children are known; and something else may have its name
+ * by now. */
+static void adopt_closing_locked(struct tree *tree, struct node *dir, const struct store_attr *attr)
+{
+	struct store_attr closed = *attr;
+
+	lock_assert_held(&tree->lock);
+	if (attr->ino != dir->attr.ino || attr->dev != dir->attr.dev || !attr_is_dir(attr) ||
+	    attr->uid != dir->attr.uid || attr->gid != dir->attr.gid)
+		return;
+	closed.mode &= dir->attr.mode | ~0777u;
+	adopt_owner_locked(tree, dir, &closed);
+}
+
 static int ask_about_dir(struct tree *tree, const struct listing *listing, const char *path,
 			 struct store_attr *attr)
 {
@@ -251,7 +266,7 @@ static int ask_about_dir(struct tree *tree, const struct listing *listing, const
 		return rc;
 	atomic_store(&listing->reading->progress_ms, clock_now_ms());
 	lock_acquire(&tree->lock);
-	adopt_owner_locked(tree, listing->dir, attr);
+	adopt_closing_locked(tree, listing->dir, attr);
 	lock_release(&tree->lock);
 	return 0;
 }

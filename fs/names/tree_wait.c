@@ -139,9 +139,13 @@ static void read_dirs(void *argument)
 		}
 		reading->state = READING_RUNNING;
 		waits = end_locked(tree, reading, read_one_locked(tree, reading));
+		tree->answering++;
 		lock_release(&tree->lock);
 		answer_all(waits);
 		lock_acquire(&tree->lock);
+		tree->answering--;
+		if (tree->stopping)
+			cond_wake_all(&tree->read);
 	}
 	lock_release(&tree->lock);
 }
@@ -324,12 +328,30 @@ bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_m
 	return tree_is_older(dir, now_ms, tree->options.staleness_ms);
 }
 
+/* A reading that is under way may have looked at a name before it changed: whoever wants to know
+ * what there is now waits for its end, and for one more. */
+static int wait_for_running_locked(struct tree *tree, struct node *dir)
+{
+	struct reading *reading = find_locked(tree, dir, false);
+	int rc = 0;
+
+	lock_assert_held(&tree->lock);
+	if (reading && reading->state == READING_RUNNING)
+		rc = wait_here_locked(tree, reading, UINT64_MAX, NULL);
+	return rc == -ETIMEDOUT || rc == -ESHUTDOWN ? rc : 0;
+}
+
 int tree_read_again_locked(struct tree *tree, struct node *dir, uint64_t now_ms,
 			   uint64_t patience_ms)
 {
 	struct reading *reading;
+	int rc = patience_ms == TREE_PATIENT ? wait_for_running_locked(tree, dir) : 0;
 
 	lock_assert_held(&tree->lock);
+	if (rc)
+		return rc;
+	if (dir->detached)
+		return -ENOENT;
 	if (tree->stopping)
 		return -ESHUTDOWN;
 	/* All that hangs has a reader; what lookups need is not to wait behind a walk. */
@@ -360,18 +382,21 @@ static void adopt_attr_locked(struct tree *tree, struct node *dir, const struct 
 	node_set_checked_ms(dir, 0); /* names may have changed, too */
 }
 
-void tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr)
+bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr)
 {
 	struct reading *reading = NULL;
 	struct store_attr found;
+	bool is_told;
 
 	lock_acquire(&tree->lock);
 	*attr = dir->attr;
 	if (!tree->stopping && !dir->detached && !find_locked(tree, dir, true))
 		reading = begin_locked(tree, dir, true, now_ms);
-	if (reading && !wait_here_locked(tree, reading, UINT64_MAX, &found))
+	is_told = reading && !wait_here_locked(tree, reading, UINT64_MAX, &found);
+	if (is_told)
 		adopt_attr_locked(tree, dir, &found, attr);
 	lock_release(&tree->lock);
+	return is_told;
 }
 
 struct tree_wait *tree_take_wait(struct tree *tree, tree_wait_match *is, void *context)
@@ -460,6 +485,9 @@ void tree_stop(struct tree *tree)
 		answer_all(waits);
 		lock_acquire(&tree->lock);
 	}
+	/* What they answer through may be closed after this. */
+	while (tree->answering)
+		cond_wait(&tree->read, &tree->lock);
 	lock_release(&tree->lock);
 }
 
