@@ -12,8 +12,8 @@
 #include "fuse/files.h"
 #include "fuse/shade.h"
 
-#define OWN_THREADS 8 /* of the daemon that look names up through the mount: more than there are   \
-		       */
+/* Threads of the daemon that look names up through the mount: more than there are. */
+#define OWN_THREADS 8
 
 struct files {
 	struct shade shade; /* first, for the handlers in shade.c */
