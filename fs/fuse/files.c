@@ -19,6 +19,8 @@
 #include "base/threads.h"
 #include "fuse/internal.h"
 
+#define ATTR_WORKERS 16 /* of them, one at most waits for each directory */
+
 static struct files *files_of(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
@@ -34,85 +36,11 @@ static struct tree *tree_of(fuse_req_t req)
 	return cache_tree(cache_of(req));
 }
 
-#define ATTR_WORKERS 16 /* of them, one at most waits for each directory */
-
 static struct node *node_of(const struct files *files, fuse_ino_t ino)
 {
 	assert(!control_owns(ino));
 	return ino == FUSE_ROOT_ID ? tree_root(cache_tree(files->options.cache))
 				   : (struct node *)ino;
-}
-
-/* --- names and attributes ----------------------------------------------------------------------*/
-
-/* Before 1970 the seconds are negative, and the nanoseconds still count upwards. */
-static struct timespec time_from(__int128 ns)
-{
-	long rest = (long)(ns % 1000000000);
-
-	rest += rest < 0 ? 1000000000 : 0;
-	return (struct timespec){ .tv_sec = (time_t)((ns - rest) / 1000000000), .tv_nsec = rest };
-}
-
-static struct stat stat_from(const struct store_attr *attr)
-{
-	return (struct stat){
-		.st_ino = store_shown_ino(attr),
-		.st_mode = attr->mode,
-		.st_nlink = attr->nlink,
-		.st_uid = attr->uid,
-		.st_gid = attr->gid,
-		.st_size = (off_t)attr->size,
-		.st_blksize = 4096,
-		.st_blocks = (blkcnt_t)((attr->size + 511) / 512),
-		.st_mtim = time_from(store_mtime(attr)),
-		.st_ctim = time_from(store_ctime(attr)),
-		.st_atim = time_from(store_mtime(attr)),
-	};
-}
-
-/* In native mode names never time out; the kernel is told of changes instead. An overlay answers
- * ESTALE for ever once a name below it means another file. */
-static double timeout_of(const struct files *files)
-{
-	return files->native ? 1e9 : files->options.staleness_s;
-}
-
-/* A file's generation is its slot, by which native/fanotify.c finds the node; 0: no slot.
- *
- * An overlay keeps the permissions of a directory that somebody is in, as the current directory or
- * with a descriptor, for as long as it is in use, and lets everybody enter by these. If fewer may
- * enter, the directory gets another generation, as if its number were used again for another: when
- * the kernel looks up the name, it takes the inode that it has out of use, and the overlay's gives
- * errors from then on. Read the generation before the attributes, which must not be older. */
-static uint32_t generation_of(const struct node *node)
-{
-	uint32_t closings = node_closings(node);
-
-	return closings ? UINT32_MAX - closings : node_slot(node) + 1;
-}
-
-/* What was told of a directory too long ago holds for this answer alone: who may enter may have
- * changed since. */
-static double entry_timeout_of(const struct files *files, const struct node *node)
-{
-	const struct tree *tree = cache_tree(files->options.cache);
-
-	if (!files->native && node->parent && tree_is_old(tree, node->parent, clock_now_ms()))
-		return 0;
-	return timeout_of(files);
-}
-
-static struct fuse_entry_param entry_of(const struct files *files, const struct node *node,
-					const struct store_attr *attr)
-{
-	double timeout = entry_timeout_of(files, node);
-
-	return (struct fuse_entry_param){ .ino = ino_of(node),
-					  .generation = generation_of(node),
-					  .attr = stat_from(attr),
-					  .attr_timeout = timeout,
-					  .entry_timeout = timeout };
 }
 
 static int visible_errno(int rc)
@@ -217,9 +145,9 @@ static void look_up(fuse_req_t req, fuse_ino_t parent, const char *name, bool fr
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	generation = generation_of(node);
+	generation = entry_generation(node);
 	tree_get_attr(tree_of(req), node, &attr);
-	entry = entry_of(files, node, &attr);
+	entry = entry_make(files, node, &attr);
 	entry.generation = generation;
 	if (fuse_reply_entry(req, &entry) == -ENOENT)
 		/* interrupted: the kernel did not take it */
@@ -272,9 +200,9 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		tree_get_attr(tree_of(req), node, &attr);
 	else
 		is_told = tree_ask_attr(tree_of(req), node, clock_now_ms(), &attr);
-	stat = stat_from(&attr);
+	stat = entry_stat(&attr);
 	/* The kernel may take this answer and ignore a better one that comes meanwhile. */
-	fuse_reply_attr(req, &stat, is_told ? timeout_of(files) : 0);
+	fuse_reply_attr(req, &stat, is_told ? entry_timeout(files) : 0);
 }
 
 /* The kernel asks for these when somebody else than a file's owner uses it, and keeps them as long
@@ -368,7 +296,7 @@ static bool add_name(struct dir_reply *reply, const char *name,
 static bool add_child(void *context, struct node *child, uint32_t index)
 {
 	struct dir_reply *reply = context;
-	struct fuse_entry_param entry = entry_of(reply->files, child, &child->attr);
+	struct fuse_entry_param entry = entry_make(reply->files, child, &child->attr);
 
 	return add_name(reply, child->name, &entry, (off_t)tree_cursor_after(child, index) + 3);
 }
@@ -380,7 +308,7 @@ static bool add_dots(struct dir_reply *reply, const struct node *dir, off_t offs
 
 	tree_get_attr(tree_of(reply->req), dir, &attr);
 	/* Without an inode number of its own the kernel does not count it as looked up. */
-	dot = (struct fuse_entry_param){ .attr = stat_from(&attr) };
+	dot = (struct fuse_entry_param){ .attr = entry_stat(&attr) };
 	return (offset > 0 || add_name(reply, ".", &dot, 1)) &&
 	       (offset > 1 || add_name(reply, "..", &dot, 2));
 }

@@ -75,4 +75,13 @@ static inline fuse_ino_t ino_of(const struct node *node)
 	return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
 }
 
+/* --- entry.c */
+
+struct stat entry_stat(const struct store_attr *attr);
+/* For how long the kernel may go by what it was told now, in seconds. */
+double entry_timeout(const struct files *files);
+uint32_t entry_generation(const struct node *node);
+struct fuse_entry_param entry_make(const struct files *files, const struct node *node,
+				   const struct store_attr *attr);
+
 #endif

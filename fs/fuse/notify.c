@@ -137,7 +137,7 @@ static int notify_forget_name(void *context, struct node *node)
 	tree_wait_for_replies(tree);
 	rc = fuse_lowlevel_notify_inval_entry(fuse, ino_of(node->parent), node->name,
 					      strlen(node->name));
-	/* Somebody who is in the directory never looks it up: see generation_of(). */
+	/* Somebody who is in the directory never looks it up: see entry_generation(). */
 	if (node_closings(node) && !atomic_load(&node->stale)) {
 		(void)look_up_here(files, node);
 		tree_name_renewed(tree);
