@@ -398,7 +398,27 @@ def a_dead_mount_inside():
     fs.end()
 
 
-run_tests([a_directory_is_closed_while_somebody_is_in_it, the_top_is_closed,
+def fetching_ahead_renews_no_permissions():
+    """The daemon looks up what it fetches ahead, and answers itself with what it knows. Nobody else
+    may go by that."""
+    root, contents = make_tree(40, size=5000)
+    os.chmod(root, 0o755)
+    fs = for_others(Shade(root, capacity="8M", staleness=0.5, allow_other=True))
+    folder = os.path.dirname(next(iter(contents)))
+    closed = [path for path in contents if os.path.dirname(path) == folder]
+    assert as_nobody(fs.at(closed[0])) == 0
+    os.chmod(os.path.join(root, folder), 0o700)
+    time.sleep(1.5)  # nobody looks meanwhile, so the mount does not know
+    fs.control("order 0 begin\n" + "".join(f"order 0 {fs.samples()[path]}\n" for path in closed) +
+               "order 0 end\n")
+    wait_until(lambda: fs.stats()["resident_samples"] == len(closed), "fetched ahead")
+    for path in closed:
+        assert as_nobody(fs.at(path)) == 1, path
+    fs.end()
+
+
+run_tests([fetching_ahead_renews_no_permissions,
+           a_directory_is_closed_while_somebody_is_in_it, the_top_is_closed,
            lists_below_a_top_without, no_lists_below_a_top_with, the_list_of_the_top,
            a_dead_mount_inside, times_far_away, atimes_stay, file_systems_inside,
            a_file_system_without_direct_reads])
