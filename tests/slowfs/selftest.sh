@@ -653,6 +653,8 @@ test_hang_unmount() {
 		expect "a forced unmount frees the reader" soon ended "$reader"
 		expect "and ends slowfs" soon ended "$server"
 		mounted && umount "$mnt" # it was in use until now
+		# libfuse's own word where the abort meets a thread that takes a request.
+		sed -i '/^fuse: reading device: Software caused connection abort$/d' "$log"
 		server_ends
 	fi
 	start -o delay_us=3600000000
