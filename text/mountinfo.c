@@ -2,13 +2,21 @@
 #include "mountinfo.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "escape.h"
 #include "grow.h"
 #include "number.h"
+
+#define REACH_TRIES 100 /* directories may be renamed between the look into the list and the open  \
+			 */
 
 int mountinfo_open(struct mountinfo *info)
 {
@@ -45,6 +53,7 @@ static bool take_apart(struct mountinfo *info)
 	info->options = strsep(&after, " ");
 	return info->point && info->options &&
 	       !number_whole(before[0], strlen(before[0]), &info->id) &&
+	       !number_whole(before[1], strlen(before[1]), &info->parent) &&
 	       unescape_in_place(info->point, ESCAPE_OCTAL) &&
 	       unescape_in_place(info->source, ESCAPE_OCTAL);
 }
@@ -86,4 +95,65 @@ int mountinfo_find(struct mountinfo *info, const char *point)
 		mountinfo_close(&found);
 	*info = found;
 	return rc ? rc : found.line != NULL;
+}
+
+/* Opens what is at `point` if that is the mount. The kernel lists names without symbolic links, so
+ * that one on the way is somebody's trap. Nothing here asks the file system itself, which may
+ * hang. */
+static int open_mount(uint64_t id, const char *point)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
+				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+	long fd = syscall(SYS_openat2, AT_FDCWD, point, &how, sizeof(how));
+	struct statx stat;
+
+	if (fd < 0)
+		return -errno;
+	if (!statx((int)fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) &&
+	    stat.stx_mnt_id == id)
+		return (int)fd;
+	close((int)fd);
+	return -EAGAIN;
+}
+
+/* Where the mount is, to be freed. 0 or a negative errno. */
+static int find_point(uint64_t id, char **point)
+{
+	struct mountinfo info;
+	int rc = mountinfo_open(&info);
+
+	*point = NULL;
+	while (!rc && (rc = mountinfo_next(&info)) > 0) {
+		rc = 0;
+		if (info.id == id && !*point) {
+			*point = strdup(info.point);
+			rc = *point ? 0 : -ENOMEM;
+		} else if (*point && info.parent == id && !strcmp(info.point, *point)) {
+			rc = -EBUSY;
+		}
+	}
+	mountinfo_close(&info);
+	if (!rc && !*point)
+		return -ENOENT;
+	if (rc) {
+		free(*point);
+		*point = NULL;
+	}
+	return rc;
+}
+
+int mountinfo_reach(uint64_t id, const char *guess)
+{
+	int fd = guess ? open_mount(id, guess) : -EAGAIN;
+
+	for (unsigned i = 0; fd < 0 && i < REACH_TRIES; i++) {
+		char *point;
+		int rc = find_point(id, &point);
+
+		if (rc)
+			return rc;
+		fd = open_mount(id, point);
+		free(point);
+	}
+	return fd;
 }

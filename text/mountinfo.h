@@ -11,13 +11,14 @@
 struct mountinfo {
 	FILE *file;
 	size_t line_room, copy_room;
-	char *line;   /* as the kernel wrote it, without the newline */
-	char *copy;   /* taken apart: the fields below point into it */
-	uint64_t id;  /* what statx() calls stx_mnt_id */
-	char *device; /* "0:25" */
-	char *point;  /* where it is mounted, without escapes */
-	char *type;   /* "fuse.shadefs", "overlay" */
-	char *source; /* without escapes */
+	char *line;	 /* as the kernel wrote it, without the newline */
+	char *copy;	 /* taken apart: the fields below point into it */
+	uint64_t id;	 /* what statx() calls stx_mnt_id */
+	uint64_t parent; /* the mount that it is mounted in */
+	char *device;	 /* "0:25" */
+	char *point;	 /* where it is mounted, without escapes */
+	char *type;	 /* "fuse.shadefs", "overlay" */
+	char *source;	 /* without escapes */
 	char *options;
 };
 
@@ -32,5 +33,11 @@ void mountinfo_close(struct mountinfo *info);
 /* Finds the uppermost mount at `point`. 1, and then the caller closes `info`; 0: nothing is mounted
  * there; or a negative errno. */
 int mountinfo_find(struct mountinfo *info, const char *point);
+
+/* Opens the root of the mount with this number, wherever its mount point was renamed to, and never
+ * another mount: a descriptor for O_PATH, -ENOENT if there is no such mount, -EBUSY if something is
+ * mounted over it, or another negative errno. As long as the descriptor is open, the mount is
+ * busy. `guess`: where it may be; that is tried first. NULL: nobody knows. */
+int mountinfo_reach(uint64_t id, const char *guess);
 
 #endif

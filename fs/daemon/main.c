@@ -107,6 +107,7 @@ static void limit_the_end(void *argument)
 	struct daemon *daemon = argument;
 	uint64_t until_ms = clock_now_ms() + END_MS;
 	bool ended;
+	int root;
 
 	lock_acquire(&daemon->end_lock);
 	while (!daemon->ended && cond_wait_until(&daemon->end_changed, &daemon->end_lock, until_ms))
@@ -116,11 +117,13 @@ static void limit_the_end(void *argument)
 	if (ended)
 		return;
 	log_say(LOG_ERRORS, "the source does not answer: ended without waiting for it");
+	/* Before the watchdog acts: after that nothing tells that the mount is still ours. */
+	root = daemon->overlay ? -1 : files_reach(daemon->files);
 	watchdog_act();
 	if (daemon->overlay)
 		overlay_abandon(daemon->overlay);
-	else
-		session_detach(daemon->options.mount_point);
+	if (root >= 0)
+		session_detach(root);
 	_exit(1);
 }
 
@@ -278,6 +281,7 @@ static int create_scan(struct daemon *daemon)
 	struct scan_options options = { .cache = daemon->cache,
 					.source = o->source,
 					.manifest = o->manifest,
+					.manifest_fd = o->manifest_fd,
 					.staleness_ms = (uint64_t)(o->staleness_s * 1000),
 					.flush = flush,
 					.context = daemon };
@@ -317,8 +321,12 @@ static void start_cache(struct daemon *daemon)
 		.tick = tick,
 		.tick_context = daemon,
 	};
-	int rc = store_dir_open(&daemon->store, o->source, options.depth);
+	char source[64];
+	int rc;
 
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", o->source_fd);
+	rc = store_dir_open(&daemon->store, source, options.depth);
+	close(o->source_fd);
 	if (rc)
 		give_up(daemon, o->source, rc, NULL);
 	rc = cache_create(&daemon->cache, daemon->store, &options);
@@ -336,10 +344,10 @@ static void start_cache(struct daemon *daemon)
 
 /* --- mounts ------------------------------------------------------------------------------------*/
 
-static void mounted(void *context, const char *mount_point)
+static void mounted(void *context, enum overlay_part part, const struct mount *mount)
 {
 	(void)context;
-	watchdog_add(mount_point);
+	watchdog_add(part == OVERLAY_FILES ? WATCHDOG_FILES : WATCHDOG_CONTROL, mount);
 }
 
 static int mount_native(struct daemon *daemon)
@@ -351,6 +359,7 @@ static int mount_native(struct daemon *daemon)
 					   .control = daemon->control,
 					   .source = o->source,
 					   .mount_point = o->mount_point,
+					   .directory = o->mount_fd,
 					   .staleness_s = o->staleness_s,
 					   .allow_other = o->allow_other,
 					   .noexec = o->noexec,
@@ -369,9 +378,10 @@ static int mount_portable(struct daemon *daemon)
 
 	cache_set_observed(daemon->cache, false);
 	control_set_mode(daemon->control, "portable");
-	rc = files_mount(daemon->files, daemon->options.mount_point, false);
+	rc = files_mount(daemon->files, daemon->options.mount_point, daemon->options.mount_fd,
+			 false);
 	if (!rc)
-		watchdog_add(daemon->options.mount_point);
+		watchdog_add(WATCHDOG_FILES, files_get_mount(daemon->files));
 	return rc;
 }
 
@@ -390,6 +400,7 @@ static void mount_all(struct daemon *daemon)
 		if (rc)
 			give_up(daemon, daemon->options.mount_point, rc, NULL);
 	}
+	close(daemon->options.mount_fd); /* or what it is in would be busy */
 }
 
 static void unmount_all(struct daemon *daemon)

@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "base/mount.h"
 #include "fail.h"
 #include "number.h"
 #include "shade/sched.h"
@@ -390,53 +390,71 @@ static bool is_below(const char *path, const char *dir)
 	return !strncmp(path, dir, length) && (path[length] == '/' || length == 1);
 }
 
-/* A daemon that was killed leaves a mount that only gives errors: it is unmounted. statfs() tells,
- * since the kernel may still remember attributes. */
-static void clear_mount_point(const char *path)
+static int open_directory(const char *what, const char *path)
 {
-	struct statfs stat_buffer;
-	char *control;
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	if (statfs(path, &stat_buffer)) {
-		if (errno == ENOTCONN && umount2(path, MNT_DETACH))
-			give_up("mount point %s: its daemon is dead; run fusermount3 -u %s", path,
-				path);
-		return;
-	}
-	if (asprintf(&control, "%s/.shade/control", path) < 0)
-		give_up("out of memory");
-	if (!access(control, F_OK))
-		give_up("mount point %s has a mount of shadefs already", path);
-	free(control);
+	if (fd < 0 && errno == ENOTDIR && !access(path, F_OK))
+		give_up("%s %s is not a directory", what, path);
+	if (fd < 0)
+		give_up("%s %s: %s", what, path, strerror(errno));
+	return fd;
 }
 
-static char *real_directory(const char *what, const char *path)
+/* The name of an open directory, without links. */
+static char *name_of(int fd)
 {
-	char *real = realpath(path, NULL);
-	struct stat stat_buffer;
+	char link[64], name[4097];
+	ssize_t length;
+	char *copy;
 
-	if (!real)
-		give_up("%s %s: %s", what, path, strerror(errno));
-	if (stat(real, &stat_buffer) || !S_ISDIR(stat_buffer.st_mode))
-		give_up("%s %s is not a directory", what, path);
-	return real;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	length = readlink(link, name, sizeof(name) - 1);
+	if (length < 0)
+		give_up("%s: %s", link, strerror(errno));
+	name[length] = 0;
+	copy = strdup(name);
+	if (!copy)
+		give_up("out of memory");
+	return copy;
+}
+
+/* A daemon that was killed leaves a mount that only gives errors: it is unmounted. fstatfs() tells,
+ * since the kernel may still remember attributes. */
+static int open_mount_point(const char *path)
+{
+	int fd = open_directory("mount point", path);
+	struct statfs stat_buffer;
+
+	if (!fstatfs(fd, &stat_buffer) || errno != ENOTCONN)
+		return fd;
+	if (mount_detach(fd))
+		give_up("mount point %s: its daemon is dead; run fusermount3 -u %s", path, path);
+	close(fd);
+	return open_directory("mount point", path);
 }
 
 /* The manifest is written when nobody reads messages any more, so what can be checked is checked
  * now. */
-static void check_manifest(const struct options *options)
+static void complete_manifest(struct options *options)
 {
 	const char *path = options->manifest;
 	struct stat stat_buffer;
+	const char *name;
 	char *dir, *real;
 
+	options->manifest_fd = -1;
 	if (!path)
 		return;
-	dir = strndup(path, (size_t)(strrchr(path, '/') - path) + 1);
-	real = dir ? realpath(dir, NULL) : NULL;
-	if (!real)
-		give_up("option manifest: the directory of %s: %s", path, strerror(errno));
-	if (!stat(path, &stat_buffer) && S_ISDIR(stat_buffer.st_mode))
+	name = strrchr(path, '/') + 1;
+	dir = strndup(path, (size_t)(name - path));
+	if (!dir)
+		give_up("out of memory");
+	options->manifest_fd = open_directory("option manifest: the directory", dir);
+	real = name_of(options->manifest_fd);
+	if (!fstatat(options->manifest_fd, name, &stat_buffer,
+		     AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) &&
+	    S_ISDIR(stat_buffer.st_mode))
 		give_up("option manifest: %s is a directory", path);
 	if (!strcmp(real, options->source) || is_below(real, options->source))
 		give_up("option manifest: %s is in the source, which is never written", path);
@@ -448,10 +466,13 @@ static void check_manifest(const struct options *options)
 
 static void complete_paths(struct options *options, const char *source, const char *mount_point)
 {
-	options->source = real_directory("source", source);
-	if (!options->fake)
-		clear_mount_point(mount_point);
-	options->mount_point = real_directory("mount point", mount_point);
+	options->source_fd = open_directory("source", source);
+	options->source = name_of(options->source_fd);
+	options->mount_fd = options->fake ? open_directory("mount point", mount_point)
+					  : open_mount_point(mount_point);
+	options->mount_point = name_of(options->mount_fd);
+	if (!options->fake && !faccessat(options->mount_fd, ".shade/control", F_OK, 0))
+		give_up("mount point %s has a mount of shadefs already", mount_point);
 	if (!strcmp(options->source, options->mount_point))
 		give_up("source and mount point are the same");
 	/* To read the source, the daemon would wait for itself. */
@@ -460,7 +481,7 @@ static void complete_paths(struct options *options, const char *source, const ch
 	/* The mount would contain itself. */
 	if (is_below(options->mount_point, options->source))
 		give_up("mount point %s is below the source %s", mount_point, source);
-	check_manifest(options);
+	complete_manifest(options);
 }
 
 /* --- the command line --------------------------------------------------------------------------*/

@@ -16,8 +16,12 @@ struct option_text {
 };
 
 struct options {
+	/* Names are resolved once, to descriptors for O_PATH: whoever can rename the directories on
+	 * the way may have something else there a moment later. The names are for messages. */
 	char *source;
+	int source_fd;
 	char *mount_point; /* absolute */
+	int mount_fd;
 	bool foreground;
 	bool fake;   /* check everything, and mount nothing */
 	bool sloppy; /* ignore unknown options */
@@ -36,7 +40,8 @@ struct options {
 	bool allow_other;
 	bool noexec;
 	enum log_level log;
-	char *manifest; /* absolute; NULL: none */
+	char *manifest;	 /* absolute; NULL: none */
+	int manifest_fd; /* its directory; -1: none */
 
 	/* For options.c alone. */
 	struct {

@@ -148,6 +148,7 @@ int scan_create(struct scan **out, const struct scan_options *options)
 	lock_init(&scan->lock, LOCK_SCAN);
 	cond_init(&scan->changed);
 	scan->manifest.path = options->manifest;
+	scan->manifest.dir = options->manifest_fd;
 	manifest_load(&scan->manifest, cache_tree(options->cache));
 	*out = scan;
 	return 0;

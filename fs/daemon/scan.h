@@ -16,6 +16,7 @@ struct scan_options {
 	struct cache *cache;
 	const char *source;   /* for messages */
 	const char *manifest; /* the file that keeps the names; NULL: none */
+	int manifest_fd;      /* its directory */
 	uint64_t staleness_ms;
 	void (*flush)(void *context); /* native mode: has the overlay forget names */
 	void *context;

@@ -3,114 +3,208 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <sched.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/mount.h"
 #include "base/threads.h"
 
-#define MOUNTS_MAX 2
-
-/* What to end; memory that both processes share. */
-static struct charge {
-	unsigned count;
-	dev_t devices[MOUNTS_MAX];
-	char points[MOUNTS_MAX][4096];
-} * charge;
+/* What the daemon tells the watchdog of a mount. With it comes a descriptor of the file that aborts
+ * the connection, if the FUSE control file system is mounted: the file is bound to this connection,
+ * whose number may mean another one later. */
+struct charge {
+	enum watchdog_kind kind;
+	struct mount mount;
+	int abort; /* -1: none */
+};
 
 static pid_t watchdog; /* 0: not started, or ended */
+static int channel;    /* to the watchdog */
+
+/* --- the channel -------------------------------------------------------------------------------*/
+
+/* A message with one charge, and room for a descriptor. */
+struct message {
+	struct charge charge;
+	struct iovec part;
+	struct msghdr head;
+	union {
+		struct cmsghdr head;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} attached;
+};
+
+static void prepare(struct message *message)
+{
+	*message = (struct message){ .charge = { .abort = -1 } };
+	message->part = (struct iovec){ &message->charge, sizeof(message->charge) };
+	message->head = (struct msghdr){ .msg_iov = &message->part,
+					 .msg_iovlen = 1,
+					 .msg_control = &message->attached,
+					 .msg_controllen = sizeof(message->attached) };
+}
+
+static void attach_fd(struct message *message, int fd)
+{
+	struct cmsghdr *head = &message->attached.head;
+
+	if (fd < 0) {
+		message->head.msg_controllen = 0;
+		return;
+	}
+	*head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
+				  .cmsg_level = SOL_SOCKET,
+				  .cmsg_type = SCM_RIGHTS };
+	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
+}
+
+static bool receive(struct charge *charge)
+{
+	struct message message;
+	const struct cmsghdr *head;
+
+	prepare(&message);
+	if (recvmsg(channel, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) !=
+	    (ssize_t)sizeof(*charge))
+		return false;
+	*charge = message.charge;
+	charge->abort = -1;
+	head = CMSG_FIRSTHDR(&message.head);
+	if (head && head->cmsg_type == SCM_RIGHTS)
+		memcpy(&charge->abort, CMSG_DATA(head), sizeof(charge->abort));
+	return true;
+}
+
+/* --- the watchdog's process --------------------------------------------------------------------*/
+
+static void take_charges(struct charge *charges)
+{
+	struct charge charge;
+
+	while (receive(&charge)) {
+		struct charge *known = &charges[charge.kind];
+
+		if (known->abort >= 0)
+			close(known->abort);
+		*known = charge;
+	}
+}
+
+static void abort_by_force(const struct mount *mount)
+{
+	int root = mount_reach(mount, NULL);
+
+	if (root < 0)
+		return;
+	mount_abort(root);
+	close(root);
+}
 
 /* By the FUSE control file system, where it is mounted. Users may do that for their own mounts. */
-static bool abort_by_device(dev_t device)
+static void end_connection(const struct charge *charge)
 {
-	char path[64];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", minor(device));
-	file = fopen(path, "we");
-	if (!file)
-		return false;
-	fputs("1", file);
-	return fclose(file) == 0;
+	if (charge->mount.id && (charge->abort < 0 || write(charge->abort, "1", 1) != 1))
+		abort_by_force(&charge->mount);
 }
 
-/* A forced unmount ends the connection. In a mount namespace of our own it unmounts for nobody
- * else: others see errors, not an empty directory. */
-static void abort_by_force(const char *mount_point)
+static volatile sig_atomic_t is_asked; /* by the daemon, or by the kernel when that dies */
+static pid_t daemon_pid;
+
+static void ask(int signal, siginfo_t *info, void *context)
 {
-	if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return;
-	umount2(mount_point, MNT_FORCE);
+	(void)signal, (void)context;
+	if (info->si_pid == daemon_pid)
+		is_asked = 1;
 }
 
-__attribute__((noreturn)) static void watch(pid_t daemon)
+static void close_all_but_channel(void)
 {
-	siginfo_t info;
-	sigset_t wanted;
+	long limit = sysconf(_SC_OPEN_MAX);
 
-	sigemptyset(&wanted);
-	sigaddset(&wanted, SIGUSR2);
-	for (int fd = (int)sysconf(_SC_OPEN_MAX) < 1024 ? (int)sysconf(_SC_OPEN_MAX) : 1024;
-	     fd >= 0; fd--)
-		close(fd);
+	for (int fd = limit < 1024 ? (int)limit : 1024; fd >= 0; fd--)
+		if (fd != channel)
+			close(fd);
+}
+
+__attribute__((noreturn)) static void watch(void)
+{
+	struct charge charges[WATCHDOG_KINDS] = { 0 };
+	struct sigaction action = { .sa_sigaction = ask, .sa_flags = SA_SIGINFO };
+	sigset_t others;
+
+	for (unsigned i = 0; i < WATCHDOG_KINDS; i++)
+		charges[i].abort = -1;
+	close_all_but_channel();
+	sigaction(SIGUSR2, &action, NULL);
+	sigprocmask(SIG_SETMASK, NULL, &others);
+	sigdelset(&others, SIGUSR2);
 	prctl(PR_SET_NAME, "shadefs-guard");
 	prctl(PR_SET_PDEATHSIG, SIGUSR2);
 	/* The signal is sent when the daemon's main thread dies. As long as other threads of it are
-	 * stuck in the kernel, the daemon stays the parent. */
-	while (getppid() == daemon)
-		if (sigwaitinfo(&wanted, &info) == SIGUSR2 && info.si_pid == daemon)
-			break;
-	for (unsigned i = 0; i < charge->count; i++)
-		if (!abort_by_device(charge->devices[i]))
-			abort_by_force(charge->points[i]);
+	 * stuck in the kernel, the daemon stays the parent, and the channel open. */
+	while (getppid() == daemon_pid && !is_asked) {
+		struct pollfd polled = { .fd = channel, .events = POLLIN };
+
+		if (ppoll(&polled, 1, NULL, &others) > 0) {
+			take_charges(charges);
+			if (polled.revents & POLLHUP)
+				break;
+		}
+	}
+	take_charges(charges);
+	for (unsigned i = 0; i < WATCHDOG_KINDS; i++)
+		end_connection(&charges[i]);
 	_exit(0);
 }
 
+/* --- the daemon's side -------------------------------------------------------------------------*/
+
 int watchdog_start(void)
 {
-	pid_t self = getpid();
 	sigset_t blocked;
+	int ends[2];
 
 	assert(!watchdog);
-	charge = mmap(NULL, sizeof(*charge), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-		      0);
-	if (charge == MAP_FAILED)
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
 		return -errno;
 	/* Blocked until the child waits for it; the daemon never gets one. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);
+	daemon_pid = getpid();
 	watchdog = fork();
+	channel = ends[watchdog == 0];
 	if (watchdog == 0)
-		watch(self);
+		watch();
+	close(ends[1]);
 	return watchdog < 0 ? -errno : 0;
 }
 
-void watchdog_add(const char *mount_point)
+void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 {
-	struct stat stat_buffer;
-	unsigned at = 0;
+	struct message message;
+	char path[64];
+	int abort;
 
-	if (watchdog <= 0 || strlen(mount_point) >= sizeof(charge->points[0]) ||
-	    stat(mount_point, &stat_buffer))
+	if (watchdog <= 0)
 		return;
-	while (at < charge->count && strcmp(charge->points[at], mount_point))
-		at++;
-	if (at == MOUNTS_MAX)
-		return;
-	strcpy(charge->points[at], mount_point);
-	charge->devices[at] = stat_buffer.st_dev;
-	if (at == charge->count)
-		charge->count++;
+	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", mount->minor);
+	abort = open(path, O_WRONLY | O_CLOEXEC);
+	prepare(&message);
+	message.charge.kind = kind;
+	message.charge.mount = *mount;
+	attach_fd(&message, abort);
+	(void)sendmsg(channel, &message.head, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (abort >= 0)
+		close(abort);
 }
 
 void watchdog_act(void)
@@ -127,7 +221,6 @@ void watchdog_stop(void)
 {
 	if (watchdog <= 0)
 		return;
-	charge->count = 0;
 	kill(watchdog, SIGKILL);
 	waitpid(watchdog, NULL, 0);
 	watchdog = 0;

@@ -11,11 +11,14 @@
 #ifndef SHADE_WATCHDOG_H
 #define SHADE_WATCHDOG_H
 
+struct mount;
+
 /* To be called by the main thread while there is no other. 0 or a negative errno. */
 int watchdog_start(void);
-/* A FUSE mount that is to end with the daemon. Up to two; a second call for the same mount point
- * replaces the first. Nothing happens if the watchdog was not started. */
-void watchdog_add(const char *mount_point);
+/* A FUSE mount that is to end with the daemon. A second call for the same kind replaces the first.
+ * Nothing happens if the watchdog was not started. */
+enum watchdog_kind { WATCHDOG_FILES, WATCHDOG_CONTROL, WATCHDOG_KINDS };
+void watchdog_add(enum watchdog_kind kind, const struct mount *mount);
 /* The daemon cannot end well: has the connections ended now, and waits at most two seconds. */
 void watchdog_act(void);
 /* The daemon ends well: ends the watchdog. */

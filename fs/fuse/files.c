@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "base/threads.h"
 #include "fuse/internal.h"
@@ -681,6 +682,7 @@ int files_create(struct files **out, const struct files_options *options)
 	if (!files)
 		return -ENOMEM;
 	files->options = *options;
+	files->root = -1;
 	lock_init(&files->notify_lock, LOCK_NOTIFY);
 	cond_init(&files->notified);
 	lock_init(&files->signals_lock, LOCK_SIGNALS);
@@ -690,13 +692,14 @@ int files_create(struct files **out, const struct files_options *options)
 	return 0;
 }
 
-int files_mount(struct files *files, const char *mount_point, bool native)
+int files_mount(struct files *files, const char *mount_point, int directory, bool native)
 {
 	const struct files_options *o = &files->options;
 	struct session_options options = { .ops = &files->ops,
 					   .user_data = files,
 					   .source = o->source,
 					   .mount_point = mount_point,
+					   .directory = directory,
 					   .allow_other = !native && o->allow_other,
 					   .noexec = !native && o->noexec,
 					   .workers = { [SESSION_SOURCE] = o->workers,
@@ -710,7 +713,6 @@ int files_mount(struct files *files, const char *mount_point, bool native)
 
 	assert(!files->session);
 	files->native = native;
-	files->mount_point = mount_point;
 	files->shade.is_empty = native;
 	files->ops = files_ops;
 	shade_join(&files->ops);
@@ -739,11 +741,37 @@ void files_unmount(struct files *files)
 	lock_acquire(&files->notify_lock);
 	session = files->session;
 	files->session = NULL;
+	if (session)
+		files->root = session_reach(session);
 	while (files->notifying)
 		cond_wait(&files->notified, &files->notify_lock);
 	lock_release(&files->notify_lock);
-	if (session)
-		session_close(session);
+	if (!session)
+		return;
+	session_close(session);
+	lock_acquire(&files->notify_lock);
+	if (files->root >= 0)
+		close(files->root);
+	files->root = -1;
+	lock_release(&files->notify_lock);
+}
+
+const struct mount *files_get_mount(const struct files *files)
+{
+	return session_mount(files->session);
+}
+
+int files_reach(struct files *files)
+{
+	int root;
+
+	lock_acquire(&files->notify_lock);
+	if (files->session)
+		root = session_reach(files->session);
+	else
+		root = files->root < 0 ? -ENOENT : fcntl(files->root, F_DUPFD_CLOEXEC, 0);
+	lock_release(&files->notify_lock);
+	return root;
 }
 
 void files_tick(struct files *files)

@@ -30,8 +30,14 @@ struct files_options {
 
 /* 0 or a negative errno. */
 int files_create(struct files **out, const struct files_options *options);
-/* Mounts and serves; `mount_point` is not copied. 0 or a negative errno. */
-int files_mount(struct files *files, const char *mount_point, bool native);
+/* Mounts on `directory`, a descriptor that is needed only for the call, and serves; `mount_point`
+ * is its name, and not copied. 0 or a negative errno. */
+int files_mount(struct files *files, const char *mount_point, int directory, bool native);
+/* What was mounted; until files_unmount(). */
+const struct mount *files_get_mount(const struct files *files);
+/* A descriptor of the mount's root, which keeps the mount busy, also while files_unmount() is under
+ * way; or a negative errno. */
+int files_reach(struct files *files);
 /* No request is handled any more when it returns. Nothing happens if it is not mounted. */
 void files_unmount(struct files *files);
 /* Call it every few milliseconds while it is mounted: answers callers that are being killed. */

@@ -19,13 +19,13 @@ struct files {
 	struct shade shade; /* first, for the handlers in shade.c */
 	struct files_options options;
 	bool native;		      /* constant while mounted */
-	const char *mount_point;      /* constant while mounted */
 	struct fuse_lowlevel_ops ops; /* constant while mounted */
 
 	struct lock notify_lock;
 	struct cond notified;	 /* notify_lock: `notifying` is 0 */
 	struct session *session; /* notify_lock; only files_mount() and files_unmount() set it */
 	unsigned notifying;	 /* notify_lock: threads that use the session */
+	int root; /* notify_lock: files_unmount() has begun to unmount this; -1: nothing */
 	_Atomic pid_t own[OWN_THREADS]; /* that are looking something up for themselves; 0: none */
 
 	struct lock signals_lock;

@@ -2,7 +2,7 @@
 /* What the daemon tells the kernel: contents to store in its page cache, and what to drop. Each may
  * wait for locks that requests under way hold, so no thread that serves requests may call these. */
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,19 +10,18 @@
 
 #include "fuse/internal.h"
 
-/* The connection, which stays until end_notify(). NULL: there is none, since nothing is mounted, or
+/* The session, which stays until end_notify(). NULL: there is none, since nothing is mounted, or
  * files_unmount() has begun. */
-static struct fuse_session *begin_notify(struct files *files)
+static struct session *begin_notify(struct files *files)
 {
-	struct fuse_session *fuse = NULL;
+	struct session *session;
 
 	lock_acquire(&files->notify_lock);
-	if (files->session) {
-		fuse = session_fuse(files->session);
+	session = files->session;
+	if (session)
 		files->notifying++;
-	}
 	lock_release(&files->notify_lock);
-	return fuse;
+	return session;
 }
 
 static void end_notify(struct files *files)
@@ -37,13 +36,14 @@ static int notify_store(void *context, struct node *node, const void *data, size
 			uint64_t offset)
 {
 	struct fuse_bufvec buffer = FUSE_BUFVEC_INIT(size);
-	struct fuse_session *fuse = begin_notify(context);
+	struct session *session = begin_notify(context);
 	int rc;
 
-	if (!fuse)
+	if (!session)
 		return -ENOENT;
 	buffer.buf[0].mem = (void *)data;
-	rc = fuse_lowlevel_notify_store(fuse, ino_of(node), (off_t)offset, &buffer, 0);
+	rc = fuse_lowlevel_notify_store(session_fuse(session), ino_of(node), (off_t)offset, &buffer,
+					0);
 	end_notify(context);
 	return rc;
 }
@@ -52,15 +52,15 @@ static int notify_store(void *context, struct node *node, const void *data, size
 static int notify_drop(void *context, struct node *node)
 {
 	struct files *files = context;
-	struct fuse_session *fuse = begin_notify(files);
+	struct session *session = begin_notify(files);
 	int rc;
 
-	if (!fuse)
+	if (!session)
 		return -ENOENT;
 	/* A listing that was begun earlier would bring back what is dropped here. */
 	if (node_is_dir(node))
 		tree_wait_for_replies(cache_tree(files->options.cache));
-	rc = fuse_lowlevel_notify_inval_inode(fuse, ino_of(node), 0, 0);
+	rc = fuse_lowlevel_notify_inval_inode(session_fuse(session), ino_of(node), 0, 0);
 	end_notify(files);
 	return rc;
 }
@@ -68,12 +68,13 @@ static int notify_drop(void *context, struct node *node)
 /* The kernel sends what it has of the byte's page in its cache, which does not count as a use. */
 static int notify_probe(void *context, struct node *node, uint64_t offset, struct probe *probe)
 {
-	struct fuse_session *fuse = begin_notify(context);
+	struct session *session = begin_notify(context);
 	int rc;
 
-	if (!fuse)
+	if (!session)
 		return -ENOENT;
-	rc = fuse_lowlevel_notify_retrieve(fuse, ino_of(node), 1, (off_t)offset, probe);
+	rc = fuse_lowlevel_notify_retrieve(session_fuse(session), ino_of(node), 1, (off_t)offset,
+					   probe);
 	end_notify(context);
 	return rc;
 }
@@ -92,20 +93,25 @@ static _Atomic pid_t *claim_own(struct files *files)
 /* Looks a file or directory up through the mount itself, as any process would. The handler of
  * LOOKUP knows this thread, and answers with what is known, so that no directory that hangs keeps
  * it. */
-static int look_up_here(struct files *files, const struct node *node)
+static int look_up_here(struct files *files, const struct session *session, const struct node *node)
 {
-	char *below = node_path(node), *path = NULL;
+	int root = session_reach(session);
+	char *below = node_path(node);
 	_Atomic pid_t *own;
 	struct stat stat;
 	int rc = 0;
 
-	if (!below || asprintf(&path, "%s/%s", files->mount_point, below) < 0)
-		rc = -ENOMEM;
+	if (root < 0 || !below) {
+		rc = root < 0 ? root : -ENOMEM;
+		goto out;
+	}
 	own = claim_own(files);
-	if (!rc && lstat(path, &stat))
+	if (fstatat(root, below, &stat, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH))
 		rc = -errno;
 	atomic_store(own, 0);
-	free(path);
+out:
+	if (root >= 0)
+		close(root);
 	free(below);
 	return rc;
 }
@@ -113,11 +119,12 @@ static int look_up_here(struct files *files, const struct node *node)
 static int notify_introduce(void *context, struct node *node)
 {
 	struct files *files = context;
+	struct session *session = begin_notify(files);
 	int rc;
 
-	if (!begin_notify(files))
+	if (!session)
 		return -ENOENT;
-	rc = look_up_here(files, node);
+	rc = look_up_here(files, session, node);
 	end_notify(files);
 	return rc;
 }
@@ -128,18 +135,18 @@ static int notify_forget_name(void *context, struct node *node)
 {
 	struct files *files = context;
 	struct tree *tree = cache_tree(files->options.cache);
-	struct fuse_session *fuse = begin_notify(files);
+	struct session *session = begin_notify(files);
 	int rc;
 
-	if (!fuse)
+	if (!session)
 		return -ENOENT;
 	/* An answer that was begun earlier would bring the name back. */
 	tree_wait_for_replies(tree);
-	rc = fuse_lowlevel_notify_inval_entry(fuse, ino_of(node->parent), node->name,
-					      strlen(node->name));
+	rc = fuse_lowlevel_notify_inval_entry(session_fuse(session), ino_of(node->parent),
+					      node->name, strlen(node->name));
 	/* Somebody who is in the directory never looks it up: see entry_generation(). */
 	if (node_closings(node) && !atomic_load(&node->stale)) {
-		(void)look_up_here(files, node);
+		(void)look_up_here(files, session, node);
 		tree_name_renewed(tree);
 	}
 	end_notify(files);

@@ -3,7 +3,9 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdatomic.h>
@@ -14,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/mount.h"
 #include "base/threads.h"
 #include "fuse/internal.h"
 
@@ -41,6 +45,7 @@ struct lane {
 struct session {
 	struct session_options options;
 	struct fuse_session *fuse;
+	struct mount mount; /* constant once it is started */
 	struct thread thread;
 	_Atomic bool running, stopping;
 	bool started; /* session_start() has succeeded; for whoever starts and ends the session */
@@ -160,10 +165,10 @@ static void serve(void *argument)
 		session->options.ended(session->options.context);
 }
 
-/* --- begin and end -----------------------------------------------------------------------------*/
+/* --- mounting ----------------------------------------------------------------------------------*/
 
-/* In the option, a comma would end the name of the source and a backslash begin an escape: both are
- * replaced. */
+/* What fusermount3 is told; others pass their settings themselves. In the option, a comma would end
+ * the name of the source and a backslash begin an escape: both are replaced. */
 static int make_fuse_session(struct session *session)
 {
 	const struct session_options *o = &session->options;
@@ -188,6 +193,138 @@ static int make_fuse_session(struct session *session)
 	free(name);
 	return session->fuse ? 0 : -ENOMEM;
 }
+
+/* A file system for a connection. A descriptor of it, or a negative errno. */
+static int create_file_system(const struct session_options *o, int connection)
+{
+	char fd[16], uid[16], gid[16];
+	struct mount_setting settings[] = { { "source", o->source },
+					    { "subtype", "shadefs" },
+					    { "fd", fd },
+					    { "rootmode", "40000" },
+					    { "user_id", uid },
+					    { "group_id", gid },
+					    { "default_permissions", NULL },
+					    { o->allow_other ? "allow_other" : NULL, NULL },
+					    { NULL, NULL } };
+
+	snprintf(fd, sizeof(fd), "%d", connection);
+	snprintf(uid, sizeof(uid), "%u", getuid());
+	snprintf(gid, sizeof(gid), "%u", getgid());
+	return mount_create("fuse", settings);
+}
+
+/* Mounts a connection. 0, or a negative errno: -EPERM if only fusermount3 may do that. */
+static int mount_connection(struct session *session, int connection)
+{
+	const struct session_options *o = &session->options;
+	unsigned attributes =
+		MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (o->noexec ? MOUNT_ATTR_NOEXEC : 0);
+	int file_system = create_file_system(o, connection), root;
+
+	if (file_system < 0)
+		return file_system;
+	root = mount_attach(&session->mount, file_system, attributes, o->directory);
+	close(file_system); /* or the connection would outlive its mount */
+	if (root < 0)
+		return root;
+	close(root);
+	return 0;
+}
+
+/* fusermount3 goes by name, and makes sure itself that it mounts and unmounts only for its user. */
+static int mount_by_fusermount(struct session *session)
+{
+	const char *point = session->options.mount_point;
+	int root;
+
+	errno = 0;
+	if (fuse_session_mount(session->fuse, point))
+		return errno ? -errno : -EIO;
+	root = open(point, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (root >= 0) {
+		(void)mount_identify(&session->mount, root);
+		close(root);
+	}
+	return 0;
+}
+
+static int mount_session(struct session *session)
+{
+	int connection = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char name[32];
+	int rc;
+
+	if (connection < 0)
+		return -errno;
+	rc = mount_connection(session, connection);
+	if (rc) {
+		close(connection);
+		return rc == -EPERM ? mount_by_fusermount(session) : rc;
+	}
+	snprintf(name, sizeof(name), "/dev/fd/%d", connection);
+	return fuse_session_mount(session->fuse, name) ? -EIO : 0; /* takes the descriptor over */
+}
+
+const struct mount *session_mount(const struct session *session)
+{
+	return &session->mount;
+}
+
+/* Whether the file system may still exist. Otherwise its numbers may mean another one by now. */
+static bool is_connected(const struct session *session)
+{
+	struct pollfd polled = { .fd = fuse_session_fd(session->fuse) };
+
+	return poll(&polled, 1, 0) >= 0 && !(polled.revents & (POLLERR | POLLNVAL));
+}
+
+int session_reach(const struct session *session)
+{
+	int root = mount_reach(&session->mount, session->options.mount_point);
+
+	/* Asked about while the descriptor keeps the mount: it is this connection's. */
+	if (root < 0 || is_connected(session))
+		return root;
+	close(root);
+	return -ENOENT;
+}
+
+/* Only root may unmount; fusermount3 has the rights for others. */
+static void call_fusermount(int root)
+{
+	char name[64], point[4096];
+	const char *arguments[] = { "fusermount3", "-uzq", "--", point, NULL };
+	ssize_t length;
+	pid_t child;
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", root);
+	length = readlink(name, point, sizeof(point) - 1);
+	point[length > 0 ? length : 0] = 0;
+	if (!posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ))
+		waitpid(child, NULL, 0);
+}
+
+void session_detach(int root)
+{
+	if (mount_detach(root) == -EPERM)
+		call_fusermount(root);
+}
+
+static void detach(const struct session *session)
+{
+	int root = session_reach(session);
+
+	if (root == -EBUSY)
+		log_say(LOG_WARNINGS, "something is mounted over %s: it stays, without files",
+			session->options.mount_point);
+	if (root < 0)
+		return;
+	session_detach(root);
+	close(root);
+}
+
+/* --- begin and end -----------------------------------------------------------------------------*/
 
 static void stop_serving(struct session *session)
 {
@@ -227,23 +364,12 @@ bool session_stop(struct session *session)
 	return !is_busy(session);
 }
 
-void session_detach(const char *mount_point)
-{
-	const char *arguments[] = { "fusermount3", "-uzq", "--", mount_point, NULL };
-	pid_t child;
-
-	/* Only root may unmount; fusermount3 has the rights for others. */
-	if (umount2(mount_point, MNT_DETACH) && errno == EPERM &&
-	    !posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ))
-		waitpid(child, NULL, 0);
-}
-
 /* A worker may wait for a source that hangs. The mount is detached first, so that whoever uses the
  * mount point does not wait, too; daemon/main.c limits how long the daemon does. */
 static void stop_workers(struct session *session)
 {
 	if (is_busy(session))
-		session_detach(session->options.mount_point);
+		detach(session);
 	lock_acquire(&session->lock);
 	session->closing = true;
 	for (unsigned i = 0; i < SESSION_LANES; i++)
@@ -271,7 +397,7 @@ void session_close(struct session *session)
 	if (session->started) {
 		(void)session_stop(session);
 		stop_workers(session);
-		fuse_session_unmount(session->fuse);
+		detach(session);
 	}
 	release(session);
 }
@@ -299,18 +425,17 @@ static int start_lanes(struct session *session)
 
 int session_start(struct session *session)
 {
-	int rc;
+	int rc = mount_session(session);
 
-	errno = 0;
-	if (fuse_session_mount(session->fuse, session->options.mount_point))
-		return errno ? -errno : -EIO;
+	if (rc)
+		return rc;
 	atomic_store(&session->running, true);
 	rc = start_lanes(session);
 	if (!rc)
 		rc = thread_start(&session->thread, "shade-requests", serve, session);
 	if (rc) {
 		stop_workers(session);
-		fuse_session_unmount(session->fuse);
+		detach(session);
 	}
 	session->started = !rc;
 	return rc;

@@ -25,6 +25,7 @@ enum session_lane {
 };
 
 struct session;
+struct mount;
 struct fuse_lowlevel_ops;
 struct fuse_session;
 
@@ -32,7 +33,8 @@ struct session_options {
 	const struct fuse_lowlevel_ops *ops; /* until the session is closed */
 	void *user_data;		     /* of the requests, and for lane_of() */
 	const char *source;		     /* what mount(8) shows */
-	const char *mount_point;	     /* until the session is closed */
+	const char *mount_point;	     /* its name at first; until the session is closed */
+	int directory;			     /* a descriptor of it, until the session is started */
 	bool allow_other;
 	bool noexec;
 	unsigned workers[SESSION_LANES]; /* at most, started as they are needed; 0: none */
@@ -56,7 +58,11 @@ bool session_is_prompt(void);
 bool session_stop(struct session *session);
 /* Unmounts. No worker has a request any more when it returns; that takes as long as the source. */
 void session_close(struct session *session);
-/* Unmounts for whoever looks the mount point up from now on, even if requests hang. */
-void session_detach(const char *mount_point);
+/* What session_start() has mounted. */
+const struct mount *session_mount(const struct session *session);
+/* A descriptor of the mount's root, which keeps the mount busy; or a negative errno. */
+int session_reach(const struct session *session);
+/* Unmounts what that is the root of, for whoever looks it up from now on, even if requests hang. */
+void session_detach(int root);
 
 #endif

@@ -303,6 +303,7 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 				       .user_data = shade,
 				       .source = options->source,
 				       .mount_point = options->mount_point,
+				       .directory = options->directory,
 				       .allow_other = true,
 				       .workers = { [SESSION_CONTROL] = SHADE_WORKERS },
 				       .lane_of = lane_of,

@@ -16,7 +16,7 @@ struct shade {
 };
 
 /* Mounts .shade as a connection of its own; its root is .shade. Of `options`, source, mount_point,
- * ended and context count. `shade` must outlive the session. 0 or a negative errno. */
+ * directory, ended and context count. `shade` must outlive the session. 0 or a negative errno. */
 int shade_mount(struct session **out, struct shade *shade, const struct session_options *options);
 
 #endif

@@ -76,7 +76,8 @@ struct tree;
 
 struct manifest_keeper {
 	const char *path; /* NULL: there is none */
-	bool known;	  /* `mark` is that of the file */
+	int dir;    /* a descriptor of the directory that it is in, which somebody may rename */
+	bool known; /* `mark` is that of the file */
 	uint64_t mark;
 };
 

@@ -23,6 +23,13 @@
 
 #define SETTLED_MS 2000 /* the coarsest clock that is in use, FAT's */
 
+#define TRIES 100 /* names for a file that is being written */
+
+static const char *name_of(const struct manifest_keeper *keeper)
+{
+	return strrchr(keeper->path, '/') + 1;
+}
+
 /* --- loading -------------------------------------------------------------------------------------
  */
 
@@ -82,7 +89,7 @@ void manifest_load(struct manifest_keeper *keeper, struct tree *tree)
 
 	if (!keeper->path)
 		return;
-	fd = open(keeper->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	fd = openat(keeper->dir, name_of(keeper), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
 	if (fd < 0 && errno == ENOENT)
 		return; /* the first time */
 	if (fd < 0 || fstat(fd, &stat))
@@ -147,35 +154,54 @@ static int write_tree(struct tree *tree, FILE *file, uint64_t *mark, const _Atom
 	return rc;
 }
 
-/* Whoever reads the file finds the old one or the new one, whole. */
-static int replace(const char *path, struct tree *tree, uint64_t *mark, const _Atomic bool *stop)
+/* Makes a new file next to the manifest, for nobody else. A descriptor, or a negative errno. */
+static int make_temporary(const struct manifest_keeper *keeper, char *name, size_t room)
 {
-	char *temporary = NULL;
-	FILE *file = NULL;
-	int rc = 0, fd = -1;
+	int fd = -1;
 
-	if (asprintf(&temporary, "%s.XXXXXX", path) < 0)
-		return -ENOMEM;
-	fd = mkostemp(temporary, O_CLOEXEC); /* mode 0600 */
-	if (fd >= 0)
-		file = fdopen(fd, "w");
+	for (unsigned i = 0; fd < 0 && i < TRIES; i++) {
+		snprintf(name, room, "%.200s.%d.%u", name_of(keeper), getpid(), i);
+		fd = openat(keeper->dir, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+		if (fd < 0 && errno != EEXIST)
+			break;
+	}
+	return fd < 0 ? -errno : fd;
+}
+
+/* Takes the descriptor over. */
+static int write_file(int fd, struct tree *tree, uint64_t *mark, const _Atomic bool *stop)
+{
+	FILE *file = fdopen(fd, "w");
+	int rc;
+
 	if (!file) {
 		rc = -errno;
-	} else {
-		rc = write_tree(tree, file, mark, stop);
-		if (!rc && (fflush(file) || ferror(file) || fsync(fd)))
-			rc = errno ? -errno : -EIO;
-		if (fclose(file) && !rc)
-			rc = -errno;
-		fd = -1;
-	}
-	if (!rc && rename(temporary, path))
-		rc = -errno;
-	if (fd >= 0)
 		close(fd);
-	if (rc && (file || fd >= 0))
-		unlink(temporary);
-	free(temporary);
+		return rc;
+	}
+	rc = write_tree(tree, file, mark, stop);
+	if (!rc && (fflush(file) || ferror(file) || fsync(fd)))
+		rc = errno ? -errno : -EIO;
+	if (fclose(file) && !rc)
+		rc = -errno;
+	return rc;
+}
+
+/* Whoever reads the file finds the old one or the new one, whole. */
+static int replace(const struct manifest_keeper *keeper, struct tree *tree, uint64_t *mark,
+		   const _Atomic bool *stop)
+{
+	char temporary[256];
+	int fd = make_temporary(keeper, temporary, sizeof(temporary));
+	int rc;
+
+	if (fd < 0)
+		return fd;
+	rc = write_file(fd, tree, mark, stop);
+	if (!rc && renameat(keeper->dir, temporary, keeper->dir, name_of(keeper)))
+		rc = -errno;
+	if (rc)
+		unlinkat(keeper->dir, temporary, 0);
 	return rc;
 }
 
@@ -193,7 +219,7 @@ void manifest_save(struct manifest_keeper *keeper, struct tree *tree, const _Ato
 	if (!rc && keeper->known && mark == keeper->mark)
 		return;
 	if (!rc)
-		rc = replace(keeper->path, tree, &mark, stop);
+		rc = replace(keeper, tree, &mark, stop);
 	if (!rc) {
 		keeper->known = true;
 		keeper->mark = mark;

@@ -15,7 +15,6 @@
 
 #include "base/threads.h"
 #include "control/control.h"
-#include "mountinfo.h"
 
 /* Events that come within this time are read together: waking up for each would cost more
  * than the hit. */
@@ -43,7 +42,6 @@ struct fanotify {
 	struct fanotify_options options;
 	int events;
 	int mounts; /* /proc/self/mountinfo */
-	uint64_t mount_id;
 	struct thread thread;
 	bool started; /* the thread has to be joined */
 	_Atomic bool stopping, wake_wanted;
@@ -110,33 +108,6 @@ uint64_t fanotify_lost(const struct fanotify *fanotify)
 	return atomic_load(&fanotify->lost);
 }
 
-/* --- the end of the mount ----------------------------------------------------------------------*/
-
-static uint64_t mount_id_of(const char *path)
-{
-	struct statx stat;
-
-	return statx(AT_FDCWD, path, AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) ? 0 : stat.stx_mnt_id;
-}
-
-bool fanotify_is_on_top(const struct fanotify *fanotify)
-{
-	return mount_id_of(fanotify->options.mount_point) == fanotify->mount_id;
-}
-
-bool fanotify_is_mounted(const struct fanotify *fanotify)
-{
-	struct mountinfo info;
-	bool found = false;
-
-	if (mountinfo_open(&info))
-		return false;
-	while (!found && mountinfo_next(&info) == 1)
-		found = info.id == fanotify->mount_id;
-	mountinfo_close(&info);
-	return found;
-}
-
 /* --- the thread --------------------------------------------------------------------------------*/
 
 static void watch(void *argument)
@@ -154,7 +125,7 @@ static void watch(void *argument)
 		}
 		if (atomic_exchange(&fanotify->wake_wanted, false))
 			options->woken(options->context);
-		if ((polled[1].revents & (POLLPRI | POLLERR)) && !fanotify_is_mounted(fanotify)) {
+		if ((polled[1].revents & (POLLPRI | POLLERR)) && !mount_exists(options->mount)) {
 			options->unmounted(options->context);
 			break;
 		}
@@ -169,32 +140,30 @@ void fanotify_wake(struct fanotify *fanotify)
 /* --- begin and end ---------------------------------------------------------------------------*/
 
 /* Opens a directory whose node number is known, .shade, and looks whether the event has it. */
-static int try_out(struct fanotify *fanotify, const char *path)
+static int try_out(struct fanotify *fanotify, int root)
 {
+	const uint64_t mask = FAN_OPEN | FAN_ONDIR;
 	uint64_t event[512], node = 0;
 	uint32_t generation;
 	ssize_t length;
 	int fd;
 
-	if (fanotify_mark(fanotify->events, FAN_MARK_ADD, FAN_OPEN | FAN_ONDIR, AT_FDCWD, path))
+	if (fanotify_mark(fanotify->events, FAN_MARK_ADD, mask, root, ".shade"))
 		return -errno;
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = openat(root, ".shade", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	close(fd);
 	length = read(fanotify->events, event, sizeof(event));
-	(void)fanotify_mark(fanotify->events, FAN_MARK_REMOVE, FAN_OPEN | FAN_ONDIR, AT_FDCWD,
-			    path);
+	(void)fanotify_mark(fanotify->events, FAN_MARK_REMOVE, mask, root, ".shade");
 	if (length < (ssize_t)sizeof(struct fanotify_event_metadata) ||
 	    !decode((const void *)event, &node, &generation) || node != CONTROL_DIR)
 		return -EPROTO;
 	return 0;
 }
 
-static int start(struct fanotify *fanotify)
+static int start(struct fanotify *fanotify, int root)
 {
-	const char *path = fanotify->options.mount_point;
-	char *inside = NULL;
 	int rc;
 
 	/* With thread ids the kernel keeps events of different threads apart. */
@@ -203,16 +172,12 @@ static int start(struct fanotify *fanotify)
 					 O_RDONLY);
 	if (fanotify->events < 0)
 		return -errno;
-	if (asprintf(&inside, "%s/.shade", path) < 0)
-		return -ENOMEM;
-	rc = try_out(fanotify, inside);
-	free(inside);
+	rc = try_out(fanotify, root);
 	if (rc)
 		return rc;
 	if (fanotify_mark(fanotify->events, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
-			  FAN_OPEN | FAN_CLOSE_NOWRITE, AT_FDCWD, path))
+			  FAN_OPEN | FAN_CLOSE_NOWRITE, root, "."))
 		return -errno;
-	fanotify->mount_id = mount_id_of(path);
 	fanotify->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	if (fanotify->mounts < 0)
 		return -errno;
@@ -221,19 +186,19 @@ static int start(struct fanotify *fanotify)
 	return rc;
 }
 
-int fanotify_open(struct fanotify **out, const struct fanotify_options *options)
+int fanotify_open(struct fanotify **out, const struct fanotify_options *options, int root)
 {
 	struct fanotify *fanotify = calloc(1, sizeof(*fanotify));
 	int rc;
 
-	assert(options->cache && options->mount_point && options->unmounted && options->woken);
+	assert(options->cache && options->mount && options->unmounted && options->woken);
 	if (!fanotify)
 		return -ENOMEM;
 	fanotify->options = *options;
 	fanotify->events = fanotify->mounts = -1;
 	lock_init(&fanotify->lock, LOCK_FANOTIFY);
 	*out = fanotify; /* the thread may call back before start() returns */
-	rc = start(fanotify);
+	rc = start(fanotify, root);
 	if (rc) {
 		*out = NULL;
 		fanotify_close(fanotify);

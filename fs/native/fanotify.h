@@ -8,13 +8,14 @@
 #ifndef SHADE_FANOTIFY_H
 #define SHADE_FANOTIFY_H
 
+#include "base/mount.h"
 #include "cache/cache.h"
 
 struct fanotify;
 
 struct fanotify_options {
 	struct cache *cache;
-	const char *mount_point; /* where the overlay is; not copied */
+	const struct mount *mount; /* the overlay; not copied */
 	/* By the thread: the overlay was unmounted. It is called once, and the thread ends. */
 	void (*unmounted)(void *context);
 	/* By the thread, some time after fanotify_wake(). */
@@ -22,8 +23,9 @@ struct fanotify_options {
 	void *context;
 };
 
-/* The overlay is mounted, .shade in it not yet. 0 or a negative errno. */
-int fanotify_open(struct fanotify **out, const struct fanotify_options *options);
+/* The overlay is mounted, .shade in it not yet; `root` is a descriptor of its root, which is needed
+ * only for the call. 0 or a negative errno. */
+int fanotify_open(struct fanotify **out, const struct fanotify_options *options, int root);
 /* Ends the thread. */
 void fanotify_stop(struct fanotify *fanotify);
 void fanotify_close(struct fanotify *fanotify);
@@ -32,10 +34,6 @@ void fanotify_close(struct fanotify *fanotify);
 void fanotify_drain(struct fanotify *fanotify);
 /* At least so many events were lost, since the kernel's queue was full. */
 uint64_t fanotify_lost(const struct fanotify *fanotify);
-/* Whether the overlay is still mounted; something else may be mounted over it. */
-bool fanotify_is_mounted(const struct fanotify *fanotify);
-/* Whether the overlay is what its mount point shows. */
-bool fanotify_is_on_top(const struct fanotify *fanotify);
 /* Has the thread call woken(). */
 void fanotify_wake(struct fanotify *fanotify);
 

@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mount.h"
 #include "base/threads.h"
 #include "fuse/shade.h"
 #include "native/fanotify.h"
@@ -32,9 +34,10 @@ struct overlay {
 	struct session *control;	  /* .shade; the fanotify thread's while that runs */
 	struct session *stuck[STUCK_MAX]; /* former ones; the fanotify thread's, too */
 	unsigned stuck_count;
-	char *control_path;
-	_Atomic bool mounted;	  /* the overlay itself */
-	struct store_attr top;	  /* what the overlay's root was made of */
+	char *control_path;    /* for messages */
+	int file_system;       /* the overlay itself: it lives as long as this is open; -1: none */
+	struct mount mount;    /* where it is mounted; constant once that is done */
+	struct store_attr top; /* what the overlay's root was made of */
 	struct store_attr listed; /* flush_lock: the source's root, before its list was last read */
 	unsigned list_failures;	  /* flush_lock: since then */
 	/* Hold flush_lock and check !closing before you touch the mounts: the scan may flush while
@@ -64,14 +67,27 @@ static void control_ended(void *context)
 	fanotify_wake(overlay->fanotify);
 }
 
-static int open_control(struct overlay *overlay)
+/* `root` is a descriptor of the overlay's root. */
+static int open_control(struct overlay *overlay, int root)
 {
 	struct session_options options = { .source = overlay->options.source,
 					   .mount_point = overlay->control_path,
 					   .ended = control_ended,
 					   .context = overlay };
+	int rc;
 
-	return shade_mount(&overlay->control, &overlay->shade, &options);
+	options.directory = openat(root, ".shade", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	if (options.directory < 0)
+		return -errno;
+	rc = shade_mount(&overlay->control, &overlay->shade, &options);
+	close(options.directory);
+	return rc;
+}
+
+static void tell_control(struct overlay *overlay)
+{
+	overlay->options.mounted(overlay->options.context, OVERLAY_CONTROL,
+				 session_mount(overlay->control));
 }
 
 /* Nobody can use the files that were open in the connection, and no reader there can be answered. A
@@ -106,23 +122,30 @@ static void close_controls(struct overlay *overlay)
 		session_close(overlay->stuck[--overlay->stuck_count]);
 }
 
+static void mount_control_again(struct overlay *overlay)
+{
+	int root = mount_reach(&overlay->mount, overlay->options.mount_point);
+
+	if (root < 0 || !close_control(overlay) || open_control(overlay, root))
+		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
+	else
+		tell_control(overlay);
+	if (root >= 0)
+		close(root);
+}
+
 /* Called by the fanotify thread: if somebody has unmounted .shade and nothing else, mounts it
  * again. */
 static void restore_control(void *context)
 {
 	struct overlay *overlay = context;
-	struct fanotify *fanotify = overlay->fanotify;
 
-	for (int ms = 0; ms < UNMOUNT_MS && fanotify_is_mounted(fanotify); ms += POLL_MS) {
+	for (int ms = 0; ms < UNMOUNT_MS && mount_exists(&overlay->mount); ms += POLL_MS) {
 		clock_sleep_us((uint64_t)POLL_MS * 1000);
-		fanotify_drain(fanotify);
+		fanotify_drain(overlay->fanotify);
 	}
-	if (atomic_load(&overlay->closing) || !fanotify_is_mounted(fanotify))
-		return;
-	if (!close_control(overlay) || open_control(overlay))
-		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
-	else
-		overlay->options.mounted(overlay->options.context, overlay->control_path);
+	if (!atomic_load(&overlay->closing) && mount_exists(&overlay->mount))
+		mount_control_again(overlay);
 }
 
 /* --- the overlay -------------------------------------------------------------------------------*/
@@ -168,31 +191,42 @@ static int prepare_top(struct overlay *overlay)
 	return overlay->options.allow_other ? copy_acl(overlay->options.store, top, &has_list) : 0;
 }
 
-static unsigned long overlay_flags(const struct overlay *overlay)
-{
-	return MS_RDONLY | MS_NOSUID | MS_NODEV | (overlay->options.noexec ? MS_NOEXEC : 0);
-}
-
 /* fanotify tells files by their handles, for which the overlay needs nfs_export and a file system
  * id. Older kernels have the id without an option. */
-static int mount_overlay(struct overlay *overlay)
+static int create_overlay(struct overlay *overlay)
 {
-	static const char *const ids[] = { ",uuid=null", "" };
+	static const char *const ids[] = { "uuid", NULL };
+	char layers[sizeof(overlay->run_dir.top) + sizeof(overlay->run_dir.files) + 1];
 	int rc = -EINVAL;
 
+	snprintf(layers, sizeof(layers), "%s:%s", overlay->run_dir.top, overlay->run_dir.files);
 	for (unsigned i = 0; rc == -EINVAL && i < 2; i++) {
-		char data[512];
+		struct mount_setting settings[] = {
+			{ "ro", NULL },		{ "source", overlay->options.source },
+			{ "lowerdir", layers }, { "xino", "off" },
+			{ "nfs_export", "on" }, { "redirect_dir", "nofollow" },
+			{ ids[i], "null" },	{ NULL, NULL }
+		};
 
-		snprintf(data, sizeof(data),
-			 "lowerdir=%s:%s,xino=off,nfs_export=on,redirect_dir=nofollow%s",
-			 overlay->run_dir.top, overlay->run_dir.files, ids[i]);
-		rc = mount(overlay->options.source, overlay->options.mount_point, "overlay",
-			   overlay_flags(overlay), data)
-			     ? -errno
-			     : 0;
+		rc = mount_create("overlay", settings);
 	}
-	atomic_store(&overlay->mounted, !rc);
-	return rc;
+	if (rc < 0)
+		return rc;
+	overlay->file_system = rc;
+	return 0;
+}
+
+/* A descriptor of the overlay's root, or a negative errno. */
+static int mount_overlay(struct overlay *overlay)
+{
+	unsigned attributes = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV |
+			      (overlay->options.noexec ? MOUNT_ATTR_NOEXEC : 0);
+	int rc = create_overlay(overlay);
+
+	if (rc)
+		return rc;
+	return mount_attach(&overlay->mount, overlay->file_system, attributes,
+			    overlay->options.directory);
 }
 
 /* The source's root has changed: perhaps its list has. Whether the overlay's root cannot have that
@@ -234,6 +268,7 @@ static bool is_too_open_locked(struct overlay *overlay)
 static void flush_locked(struct overlay *overlay)
 {
 	const struct overlay_options *options = &overlay->options;
+	int rc;
 
 	lock_assert_held(&overlay->flush_lock);
 	if (is_too_open_locked(overlay)) {
@@ -244,12 +279,9 @@ static void flush_locked(struct overlay *overlay)
 		options->ended(options->context);
 		return;
 	}
-	/* A remount would change what somebody else has mounted over it. */
-	if (!fanotify_is_on_top(overlay->fanotify))
-		return;
-	/* A remount sets all flags anew. */
-	if (mount(NULL, options->mount_point, NULL, MS_REMOUNT | overlay_flags(overlay), NULL))
-		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(errno));
+	rc = mount_refresh(overlay->file_system);
+	if (rc)
+		log_say(LOG_WARNINGS, "the overlay keeps old names: %s", strerror(-rc));
 }
 
 void overlay_flush(struct overlay *overlay)
@@ -279,21 +311,53 @@ static void unmounted(void *context)
 	overlay->options.ended(overlay->options.context);
 }
 
-static int open_fanotify(struct overlay *overlay)
+static int open_fanotify(struct overlay *overlay, int root)
 {
 	struct fanotify_options options = { .cache = overlay->options.cache,
-					    .mount_point = overlay->options.mount_point,
+					    .mount = &overlay->mount,
 					    .unmounted = unmounted,
 					    .woken = restore_control,
 					    .context = overlay };
 
-	return fanotify_open(&overlay->fanotify, &options);
+	return fanotify_open(&overlay->fanotify, &options, root);
+}
+
+static int mount_files(struct overlay *overlay)
+{
+	const char *path = overlay->run_dir.files;
+	int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc;
+
+	if (directory < 0)
+		return -errno;
+	rc = files_mount(overlay->options.files, path, directory, true);
+	close(directory);
+	return rc;
+}
+
+/* What needs the overlay. Each part is tried out. */
+static int mount_rest(struct overlay *overlay, int root, char *why, size_t room)
+{
+	int rc = mount_refresh(overlay->file_system);
+
+	if (rc) {
+		say(why, room, "an overlay cannot be made to forget names: %s", strerror(-rc));
+		return rc;
+	}
+	rc = open_fanotify(overlay, root);
+	if (rc) {
+		say(why, room, "fanotify does not tell of files in the overlay: %s", strerror(-rc));
+		return rc;
+	}
+	rc = open_control(overlay, root);
+	if (rc)
+		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->control_path,
+		    strerror(-rc));
+	return rc;
 }
 
 static int mount_all(struct overlay *overlay, char *why, size_t room)
 {
-	const struct overlay_options *options = &overlay->options;
-	int rc = files_mount(options->files, overlay->run_dir.files, true);
+	int rc = mount_files(overlay), root;
 
 	if (rc) {
 		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->run_dir.files,
@@ -301,21 +365,13 @@ static int mount_all(struct overlay *overlay, char *why, size_t room)
 		return rc;
 	}
 	rc = prepare_top(overlay);
-	if (!rc)
-		rc = mount_overlay(overlay);
-	if (rc) {
-		say(why, room, "an overlay cannot be mounted: %s", strerror(-rc));
-		return rc;
+	root = rc ? rc : mount_overlay(overlay);
+	if (root < 0) {
+		say(why, room, "an overlay cannot be mounted: %s", strerror(-root));
+		return root;
 	}
-	rc = open_fanotify(overlay);
-	if (rc) {
-		say(why, room, "fanotify does not tell of files in the overlay: %s", strerror(-rc));
-		return rc;
-	}
-	rc = open_control(overlay);
-	if (rc)
-		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->control_path,
-		    strerror(-rc));
+	rc = mount_rest(overlay, root, why, room);
+	close(root);
 	return rc;
 }
 
@@ -331,14 +387,14 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 		return -ENOMEM;
 	}
 	overlay->options = *options;
+	overlay->file_system = -1;
 	overlay->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
 	lock_init(&overlay->flush_lock, LOCK_FLUSH);
 	*out = overlay;
 	if (asprintf(&overlay->control_path, "%s/.shade", options->mount_point) < 0)
 		overlay->control_path = NULL;
-	rc = overlay->control_path ? run_dir_open(&overlay->run_dir, options->mount_point)
-				   : -ENOMEM;
+	rc = overlay->control_path ? run_dir_open(&overlay->run_dir) : -ENOMEM;
 	if (rc)
 		say(why, room, "%s cannot be used: %s", RUN_DIRS, strerror(-rc));
 	else
@@ -351,41 +407,36 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 	}
 	if (options->allow_other) /* root may enter anyway */
 		tree_set_closing(cache_tree(options->cache));
-	options->mounted(options->context, overlay->run_dir.files);
-	options->mounted(options->context, overlay->control_path);
+	options->mounted(options->context, OVERLAY_FILES, files_get_mount(options->files));
+	tell_control(overlay);
 	return 0;
 }
 
-/* Stops fanotify's thread. Whether the overlay is what its mount point shows. */
-static bool stop_fanotify(struct overlay *overlay)
+/* The overlay's file system is open, so that its numbers mean no other. */
+static void unmount_overlay(struct overlay *overlay)
 {
-	struct fanotify *fanotify = overlay->fanotify;
-	bool on_top;
+	int root = mount_reach(&overlay->mount, overlay->options.mount_point);
 
-	if (!fanotify)
-		return atomic_load(&overlay->mounted);
-	on_top = fanotify_is_on_top(fanotify);
-	if (!on_top && fanotify_is_mounted(fanotify))
+	if (root == -EBUSY)
 		log_say(LOG_WARNINGS, "something is mounted over %s: it stays, without files",
 			overlay->options.mount_point);
-	fanotify_stop(fanotify);
-	return on_top;
+	if (root < 0)
+		return;
+	(void)mount_detach(root);
+	close(root);
 }
 
 void overlay_close(struct overlay *overlay)
 {
-	bool on_top;
-
 	/* Waits for a flush that is under way; no other begins. */
 	lock_acquire(&overlay->flush_lock);
 	atomic_store(&overlay->closing, true);
 	lock_release(&overlay->flush_lock);
-	on_top = stop_fanotify(overlay);
+	if (overlay->fanotify)
+		fanotify_stop(overlay->fanotify);
 	/* Until this is closed, its thread may call control_ended(). */
 	close_controls(overlay);
-	if (on_top)
-		umount2(overlay->options.mount_point, MNT_DETACH);
-	atomic_store(&overlay->mounted, false);
+	unmount_overlay(overlay);
 	if (overlay->fanotify)
 		fanotify_close(overlay->fanotify);
 	overlay->fanotify = NULL;
@@ -398,6 +449,8 @@ void overlay_free(struct overlay *overlay)
 	if (!overlay)
 		return;
 	assert(atomic_load(&overlay->closing));
+	if (overlay->file_system >= 0)
+		close(overlay->file_system);
 	lock_destroy(&overlay->flush_lock);
 	free(overlay->control_path);
 	free(overlay);
@@ -405,9 +458,7 @@ void overlay_free(struct overlay *overlay)
 
 void overlay_abandon(struct overlay *overlay)
 {
-	umount2(overlay->control_path, MNT_DETACH);
-	if (atomic_load(&overlay->mounted) && fanotify_is_on_top(overlay->fanotify))
-		umount2(overlay->options.mount_point, MNT_DETACH);
+	unmount_overlay(overlay); /* with the .shade that is mounted in it */
 	umount2(overlay->run_dir.files, MNT_DETACH);
 	run_dir_close(&overlay->run_dir);
 }

@@ -16,6 +16,9 @@
 #include "fuse/files.h"
 
 struct overlay;
+struct mount;
+
+enum overlay_part { OVERLAY_FILES, OVERLAY_CONTROL };
 
 struct overlay_options {
 	struct files *files; /* not mounted yet */
@@ -23,12 +26,13 @@ struct overlay_options {
 	struct store *store;
 	struct control *control;
 	const char *source;
-	const char *mount_point; /* absolute */
+	const char *mount_point; /* absolute; its name at first */
+	int directory;		 /* a descriptor of it; only overlay_open() needs it */
 	double staleness_s;
 	bool allow_other;
 	bool noexec;
 	/* A FUSE connection was mounted, which has to end with the daemon. */
-	void (*mounted)(void *context, const char *mount_point);
+	void (*mounted)(void *context, enum overlay_part part, const struct mount *mount);
 	/* The overlay was unmounted, or should be: the daemon is to end. */
 	void (*ended)(void *context);
 	void *context;

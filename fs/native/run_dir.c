@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/mount.h"
 #include "mountinfo.h"
 
 #define NAMES_MAX 100 /* directories of processes with the same number */
@@ -65,18 +66,13 @@ static int lock_run_dirs(void)
 	}
 }
 
-/* The lock file holds the mount point. */
-static int take_lock(struct run_dir *run_dir, const char *mount_point)
+static int take_lock(struct run_dir *run_dir)
 {
 	char path[RUN_DIR_PATH_MAX + 8];
-	size_t length = strlen(mount_point);
 
 	lock_path(run_dir, path, sizeof(path));
 	run_dir->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-	if (run_dir->lock < 0 || flock(run_dir->lock, LOCK_EX | LOCK_NB) ||
-	    write(run_dir->lock, mount_point, length) != (ssize_t)length)
-		return errno ? -errno : -EIO;
-	return 0;
+	return run_dir->lock < 0 || flock(run_dir->lock, LOCK_EX | LOCK_NB) ? -errno : 0;
 }
 
 /* Containers that share /run may have processes of the same number. */
@@ -96,7 +92,7 @@ static int make_dir(struct run_dir *run_dir)
 	return -errno;
 }
 
-static int fill_dir(struct run_dir *run_dir, const char *mount_point)
+static int fill_dir(struct run_dir *run_dir)
 {
 	int rc = make_dir(run_dir);
 
@@ -108,14 +104,14 @@ static int fill_dir(struct run_dir *run_dir, const char *mount_point)
 	 * their ids: FUSE has none, and some disks have none either. */
 	if (mount("shadefs", run_dir->top, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16"))
 		return -errno;
-	return take_lock(run_dir, mount_point);
+	return take_lock(run_dir);
 }
 
-int run_dir_open(struct run_dir *run_dir, const char *mount_point)
+int run_dir_open(struct run_dir *run_dir)
 {
 	int run_dirs, rc;
 
-	assert(*mount_point == '/' && !*run_dir->dir);
+	assert(!*run_dir->dir);
 	do {
 		if (mkdir(RUN_DIRS, 0700) && errno != EEXIST)
 			return -errno;
@@ -123,7 +119,7 @@ int run_dir_open(struct run_dir *run_dir, const char *mount_point)
 	} while (run_dirs == -ENOENT);
 	if (run_dirs < 0)
 		return run_dirs;
-	rc = fchmod(run_dirs, 0700) ? -errno : fill_dir(run_dir, mount_point);
+	rc = fchmod(run_dirs, 0700) ? -errno : fill_dir(run_dir);
 	close(run_dirs);
 	return rc;
 }
@@ -141,31 +137,35 @@ void run_dir_close(struct run_dir *run_dir)
 
 /* --- what others left --------------------------------------------------------------------------*/
 
-/* Whether the uppermost mount at a mount point is the overlay over these files. */
-static bool is_overlay_of(const char *mount_point, const char *files)
+/* Whether a mount is the overlay over these files. */
+static bool is_overlay_of(const struct mountinfo *info, const struct run_dir *run_dir)
 {
-	struct mountinfo info;
-	bool ours;
+	char layers[2 * RUN_DIR_PATH_MAX + 16];
+	const char *found;
 
-	if (mountinfo_find(&info, mount_point) != 1)
-		return false;
-	ours = !strcmp(info.type, "overlay") && strstr(info.options, files);
-	mountinfo_close(&info);
-	return ours;
+	snprintf(layers, sizeof(layers), "lowerdir=%s:%s", run_dir->top, run_dir->files);
+	found = strcmp(info->type, "overlay") ? NULL : strstr(info->options, layers);
+	return found && (!found[strlen(layers)] || found[strlen(layers)] == ',');
 }
 
+/* The mount point may have been renamed: the overlay is told by its layers. With it goes the
+ * .shade that is mounted in it. */
 static void unmount_left(const struct run_dir *run_dir)
 {
-	char mount_point[4096], control[4200];
-	ssize_t length = read(run_dir->lock, mount_point, sizeof(mount_point) - 1);
+	struct mountinfo info;
 
-	mount_point[length > 0 ? length : 0] = 0;
-	if (length > 0 && is_overlay_of(mount_point, run_dir->files)) {
-		snprintf(control, sizeof(control), "%s/.shade", mount_point);
-		umount2(control, MNT_DETACH);
-		umount2(mount_point, MNT_DETACH);
-		log_say(LOG_NOTES, "unmounted what a daemon left at %s", mount_point);
+	if (mountinfo_open(&info))
+		return;
+	while (mountinfo_next(&info) > 0) {
+		int root = is_overlay_of(&info, run_dir) ? mountinfo_reach(info.id, NULL) : -1;
+
+		if (root < 0)
+			continue;
+		if (!mount_detach(root))
+			log_say(LOG_NOTES, "unmounted what a daemon left at %s", info.point);
+		close(root);
 	}
+	mountinfo_close(&info);
 }
 
 /* Without a lock file its daemon died while it made the directory. */

@@ -16,9 +16,9 @@ struct run_dir {
 	int lock;		      /* 0: not locked */
 };
 
-/* Makes one; `run_dir` is all zeros. The lock file holds the mount point, so that who cleans up can
- * unmount it. 0 or a negative errno; run_dir_close() is then needed all the same. */
-int run_dir_open(struct run_dir *run_dir, const char *mount_point);
+/* Makes one; `run_dir` is all zeros. 0 or a negative errno; run_dir_close() is then needed all the
+ * same. */
+int run_dir_open(struct run_dir *run_dir);
 void run_dir_close(struct run_dir *run_dir);
 /* Unmounts and removes what belongs to daemons that do not live any more. */
 void run_dir_clean_up(void);

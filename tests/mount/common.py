@@ -93,7 +93,7 @@ class Filesystem:
 
     def __init__(self, command, name, point=None):
         self.path = point or tempfile.mkdtemp(prefix=f"{name}-", dir=scratch)
-        self.log = getattr(self, "log", self.path + ".log")
+        self.log = getattr(self, "log", None) or tempfile.mktemp(f"-{name}.log", dir=scratch)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(command(self.path), stdout=log, stderr=log,
                                             stdin=subprocess.DEVNULL)
@@ -341,6 +341,9 @@ def raises(error, work):
 def clean_up():
     for filesystem in reversed(list(running)):
         filesystem.kill()
+    for path in reversed(mount_points()):
+        if path.startswith(scratch + "/"):
+            subprocess.run(["umount", "-l", path])
     shutil.rmtree(scratch, ignore_errors=True)
 
 
