@@ -7,18 +7,17 @@
 #include <linux/fuse.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mount.h"
 #include "base/threads.h"
+#include "fuse/fusermount.h"
 #include "fuse/internal.h"
 
 #define PATIENCE_MS 1000 /* how long session_stop() waits for busy workers */
@@ -167,33 +166,6 @@ static void serve(void *argument)
 
 /* --- mounting ----------------------------------------------------------------------------------*/
 
-/* What fusermount3 is told; others pass their settings themselves. In the option, a comma would end
- * the name of the source and a backslash begin an escape: both are replaced. */
-static int make_fuse_session(struct session *session)
-{
-	const struct session_options *o = &session->options;
-	char program[] = "shadefs", flag[] = "-o", *text = NULL;
-	char *argv[] = { program, flag, NULL, NULL };
-	struct fuse_args args = FUSE_ARGS_INIT(3, argv);
-	char *name = strdup(o->source);
-
-	for (char *at = name; at && *at; at++)
-		if (*at == ',' || *at == '\\')
-			*at = '_';
-	if (!name ||
-	    asprintf(&text, "default_permissions,subtype=shadefs,fsname=%s%s%s", name,
-		     o->allow_other ? ",allow_other" : "", o->noexec ? ",noexec" : "") < 0) {
-		free(name);
-		return -ENOMEM;
-	}
-	argv[2] = text;
-	session->fuse = fuse_session_new(&args, o->ops, sizeof(*o->ops), o->user_data);
-	fuse_opt_free_args(&args);
-	free(text);
-	free(name);
-	return session->fuse ? 0 : -ENOMEM;
-}
-
 /* A file system for a connection. A descriptor of it, or a negative errno. */
 static int create_file_system(const struct session_options *o, int connection)
 {
@@ -232,38 +204,52 @@ static int mount_connection(struct session *session, int connection)
 	return 0;
 }
 
-/* fusermount3 goes by name, and makes sure itself that it mounts and unmounts only for its user. */
+/* A descriptor of the connection, or a negative errno. In the option, a comma would end the name of
+ * the source and a backslash begin an escape: both are replaced. */
 static int mount_by_fusermount(struct session *session)
 {
-	const char *point = session->options.mount_point;
-	int root;
+	const struct session_options *o = &session->options;
+	char *name = strdup(o->source), *text = NULL;
+	int connection, root;
 
-	errno = 0;
-	if (fuse_session_mount(session->fuse, point))
-		return errno ? -errno : -EIO;
-	root = open(point, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	for (char *at = name; at && *at; at++)
+		if (*at == ',' || *at == '\\')
+			*at = '_';
+	if (!name ||
+	    asprintf(&text, "default_permissions,subtype=shadefs,fsname=%s%s%s", name,
+		     o->allow_other ? ",allow_other" : "", o->noexec ? ",noexec" : "") < 0) {
+		free(name);
+		return -ENOMEM;
+	}
+	connection = fusermount_mount(o->mount_point, text);
+	free(text);
+	free(name);
+	root = connection < 0 ? -1 : open(o->mount_point, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (root >= 0) {
 		(void)mount_identify(&session->mount, root);
 		close(root);
 	}
-	return 0;
+	return connection;
 }
 
 static int mount_session(struct session *session)
 {
 	int connection = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	int rc = connection < 0 ? -errno : mount_connection(session, connection);
 	char name[32];
-	int rc;
 
-	if (connection < 0)
-		return -errno;
-	rc = mount_connection(session, connection);
 	if (rc) {
-		close(connection);
-		return rc == -EPERM ? mount_by_fusermount(session) : rc;
+		if (connection >= 0)
+			close(connection);
+		if (rc != -EPERM && rc != -EACCES)
+			return rc;
+		connection = mount_by_fusermount(session);
+		if (connection < 0)
+			return connection;
 	}
+	/* libfuse only takes the descriptor over. */
 	snprintf(name, sizeof(name), "/dev/fd/%d", connection);
-	return fuse_session_mount(session->fuse, name) ? -EIO : 0; /* takes the descriptor over */
+	return fuse_session_mount(session->fuse, name) ? -EIO : 0;
 }
 
 const struct mount *session_mount(const struct session *session)
@@ -291,24 +277,17 @@ int session_reach(const struct session *session)
 }
 
 /* Only root may unmount; fusermount3 has the rights for others. */
-static void call_fusermount(int root)
-{
-	char name[64], point[4096];
-	const char *arguments[] = { "fusermount3", "-uzq", "--", point, NULL };
-	ssize_t length;
-	pid_t child;
-
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", root);
-	length = readlink(name, point, sizeof(point) - 1);
-	point[length > 0 ? length : 0] = 0;
-	if (!posix_spawnp(&child, arguments[0], NULL, NULL, (char *const *)arguments, environ))
-		waitpid(child, NULL, 0);
-}
-
 void session_detach(int root)
 {
-	if (mount_detach(root) == -EPERM)
-		call_fusermount(root);
+	char link[64], name[4096];
+	ssize_t length;
+
+	if (mount_detach(root) != -EPERM)
+		return;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", root);
+	length = readlink(link, name, sizeof(name) - 1);
+	name[length > 0 ? length : 0] = 0;
+	fusermount_unmount(name);
 }
 
 static void detach(const struct session *session)
@@ -443,8 +422,9 @@ int session_start(struct session *session)
 
 int session_create(struct session **out, const struct session_options *options)
 {
+	char program[] = "shadefs", *argv[] = { program, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
 	struct session *session = calloc(1, sizeof(*session));
-	int rc;
 
 	assert(options->ops && options->lane_of && options->ended);
 	if (!session)
@@ -457,10 +437,12 @@ int session_create(struct session **out, const struct session_options *options)
 						   .end = &session->lanes[i].first };
 		cond_init(&session->lanes[i].changed);
 	}
-	rc = make_fuse_session(session);
-	if (rc) {
+	session->fuse =
+		fuse_session_new(&args, options->ops, sizeof(*options->ops), options->user_data);
+	fuse_opt_free_args(&args);
+	if (!session->fuse) {
 		release(session);
-		return rc;
+		return -ENOMEM;
 	}
 	*out = session;
 	return 0;
