@@ -15,8 +15,9 @@
 #include "grow.h"
 #include "number.h"
 
-#define REACH_TRIES 100 /* directories may be renamed between the look into the list and the open  \
-			 */
+#define REACH_TRIES                                                                                \
+	100 /* directories may be renamed between the look into the list and the open              \
+	     */
 
 int mountinfo_open(struct mountinfo *info)
 {
