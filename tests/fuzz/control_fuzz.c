@@ -1,45 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * Any bytes at all for the parser of .shade/control, as a libFuzzer target:
- *
- *     clang -g -O1 -fsanitize=fuzzer,address,undefined -D_GNU_SOURCE -Iinclude -Ifs -Itext -Ibase \
- *           tests/fuzz/control_fuzz.c fs/control/{parse,text,binary}.c \
- *           text/{escape,number,size}.c -o control_fuzz
- *
- * or, with -DCONTROL_FUZZ_MAIN and any compiler, as a program that makes up its own inputs:
- * control_fuzz [SEED [ROUNDS]].
+ * Any bytes at all for the parser of .shade/control.
  *
  * Each input is sent twice: whole, and cut at places that its own bytes choose. What is handed
  * over must be sane; a write that fails must hand over nothing; and if the whole is good, the
  * pieces must be, with the same effect.
  */
 #include <errno.h>
-#include <inttypes.h>
 #include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "control/parse.h"
+#include "fuzz.h"
 
 #define SAMPLES 1000
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const char fuzz_name[] = "control";
 
 struct world {
 	uint64_t digest; /* of all effects in their sequence */
 	uint64_t calls;
 	uint64_t refuse_at; /* the call that is refused; 0: none */
 };
-
-static void require(bool holds, const char *what)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "control_fuzz: not so: %s\n", what);
-	abort();
-}
 
 static void digest_add(struct world *world, uint64_t value)
 {
@@ -49,9 +32,9 @@ static void digest_add(struct world *world, uint64_t value)
 
 static int digest_text(struct world *world, char kind, const char *text)
 {
-	require(*text && *text != '/' && strncmp(text, "./", 2),
-		"a path is relative and not empty");
-	require(strlen(text) <= SHADE_LINE_MAX, "a text is bounded");
+	fuzz_require(*text && *text != '/' && strncmp(text, "./", 2),
+		     "a path is relative and not empty");
+	fuzz_require(strlen(text) <= SHADE_LINE_MAX, "a text is bounded");
 	digest_add(world, (uint64_t)kind);
 	for (; *text; text++)
 		digest_add(world, (unsigned char)*text);
@@ -67,7 +50,7 @@ static uint32_t on_sample_count(void *ctx)
 static int on_find_sample(void *ctx, const char *path, uint32_t *id)
 {
 	(void)ctx;
-	require(strlen(path) <= SHADE_PATH_MAX, "a path is bounded");
+	fuzz_require(strlen(path) <= SHADE_PATH_MAX, "a path is bounded");
 	*id = (uint32_t)(strlen(path) * 7 + (unsigned char)*path) % SAMPLES;
 	return *path == 'x' ? -ENOENT : 0;
 }
@@ -96,11 +79,11 @@ static int on_scores(void *ctx, const uint32_t *ids, const float *scores, uint32
 	struct world *world = ctx;
 	uint32_t bits;
 
-	require(count && count <= SHADE_SCORES_MAX, "a batch has scores, and not too many");
+	fuzz_require(count && count <= SHADE_SCORES_MAX, "a batch has scores, and not too many");
 	for (uint32_t i = 0; i < count; i++) {
-		require(ids[i] < SAMPLES, "the id of a score is in range");
-		require(isfinite(scores[i]) && scores[i] >= 0,
-			"a score is finite and not negative");
+		fuzz_require(ids[i] < SAMPLES, "the id of a score is in range");
+		fuzz_require(isfinite(scores[i]) && scores[i] >= 0,
+			     "a score is finite and not negative");
 		memcpy(&bits, &scores[i], sizeof(bits));
 		digest_add(world, (uint64_t)ids[i] << 32 | bits);
 	}
@@ -111,11 +94,11 @@ static int on_order(void *ctx, uint64_t epoch, const uint32_t *ids, uint32_t cou
 {
 	struct world *world = ctx;
 
-	require(count <= SHADE_ORDER_MAX, "an order is bounded");
+	fuzz_require(count <= SHADE_ORDER_MAX, "an order is bounded");
 	digest_add(world, epoch);
 	digest_add(world, count);
 	for (uint32_t i = 0; i < count; i++) {
-		require(ids[i] < SAMPLES, "the id of an order is in range");
+		fuzz_require(ids[i] < SAMPLES, "the id of an order is in range");
 		digest_add(world, ids[i]);
 	}
 	return ++world->calls == world->refuse_at ? -EBUSY : 0;
@@ -156,8 +139,8 @@ static int on_policy(void *ctx, const char *name)
 
 static int on_capacity(void *ctx, uint64_t bytes, double share)
 {
-	require(share >= 0 && share <= 1, "a share is part of the whole");
-	require(!share || !bytes, "a capacity is bytes or a share");
+	fuzz_require(share >= 0 && share <= 1, "a share is part of the whole");
+	fuzz_require(!share || !bytes, "a capacity is bytes or a share");
 	return on_epoch(ctx, bytes + (uint64_t)(share * 1e9));
 }
 
@@ -191,27 +174,24 @@ static void check_answer(struct control_parser *p, const struct world *world, in
 	const char *answer = control_parser_answer(p);
 	size_t length = strlen(answer);
 
-	require(length && length < 512 && answer[length - 1] == '\n', "an answer is a line");
-	require(!strncmp(answer, "ok ", 3) == !error, "the answer agrees with the return value");
+	fuzz_require(length && length < 512 && answer[length - 1] == '\n', "an answer is a line");
+	fuzz_require(!strncmp(answer, "ok ", 3) == !error,
+		     "the answer agrees with the return value");
 	for (size_t i = 0; i + 1 < length; i++)
-		require(answer[i] >= ' ' && answer[i] <= '~', "an answer can be printed");
+		fuzz_require(answer[i] >= ' ' && answer[i] <= '~', "an answer can be printed");
 	if (error == -EINVAL || error == -ENOMEM)
-		require(world->calls == calls_before, "a bad write has no effect");
+		fuzz_require(world->calls == calls_before, "a bad write has no effect");
 	else
-		require(!error || error == -EBUSY, "errors are those that are documented");
+		fuzz_require(!error || error == -EBUSY, "errors are those that are documented");
 }
 
 static int feed(struct control_parser *p, struct world *world, const uint8_t *data, size_t size)
 {
 	uint64_t calls = world->calls;
 	/* Bytes beyond the end of what was written are noticed if they are not ours. */
-	uint8_t *copy = malloc(size ? size : 1);
-	int error;
+	uint8_t *copy = fuzz_copy(data, size);
+	int error = control_parser_write(p, copy, size);
 
-	require(copy, "there is memory");
-	if (size)
-		memcpy(copy, data, size);
-	error = control_parser_write(p, copy, size);
 	free(copy);
 	check_answer(p, world, error, calls);
 	return error;
@@ -224,8 +204,8 @@ static int finish(struct control_parser *p, struct world *world)
 
 	if (error)
 		check_answer(p, world, error, calls);
-	require(feed(p, world, (const uint8_t *)"epoch 1\n", 8) == 0 || world->refuse_at,
-		"after the end a write begins afresh");
+	fuzz_require(feed(p, world, (const uint8_t *)"epoch 1\n", 8) == 0 || world->refuse_at,
+		     "after the end a write begins afresh");
 	return error;
 }
 
@@ -234,7 +214,7 @@ static int run(struct world *world, const uint8_t *data, size_t size, uint32_t c
 	struct control_parser *p = control_parser_new(&ops, world);
 	int worst = 0, error;
 
-	require(p, "there is memory");
+	fuzz_require(p, "there is memory");
 	while (size) {
 		size_t piece = size;
 
@@ -263,8 +243,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		seed = seed * 31 + data[i];
 	seed |= 1;
 	if (run(&whole, data, size, 0) == 0) {
-		require(run(&cut, data, size, seed) == 0, "pieces are as good as the whole");
-		require(cut.digest == whole.digest, "pieces have the effect of the whole");
+		fuzz_require(run(&cut, data, size, seed) == 0, "pieces are as good as the whole");
+		fuzz_require(cut.digest == whole.digest, "pieces have the effect of the whole");
 	} else {
 		run(&cut, data, size, seed);
 	}
@@ -273,75 +253,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-#ifdef CONTROL_FUZZ_MAIN
-
-/* Strings with NULs; each with its size. */
-#define PART(text)                                                                                 \
-	{                                                                                          \
-		text, sizeof(text) - 1                                                             \
-	}
-
-static const struct {
-	const char *text;
-	size_t size;
-} parts[] = {
-	PART("score 5 0.25\n"),
-	PART("score my/cat 1e3\n"),
-	PART("order 3 begin\n"),
-	PART("order 3 1 2 3 999\n"),
-	PART("order 3 "),
-	PART("12 13 14 "),
-	PART("order 3 end\n"),
-	PART("epoch 4\n"),
-	PART("warm a\\040b\n"),
-	PART("pin ./x\npin ./\n"),
-	PART("evict ./y\nunpin z\n"),
-	PART("capacity 40%\ncapacity 8G\n"),
-	PART("policy lru\nrescan\n# note\n\n"),
-	PART("\365SHD\1\0\1\0\30\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\200?\0\0\0@"),
-	PART("\365SHD\1\0\2\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0\6\0\0\0"),
-	PART("\365SHD\1\0\3\0\10\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0"),
-	PART("\365SHD\1\0\4\0\16\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0aa\0bb\0"),
-	PART("\365SHD\1\0\4\0\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
-};
-
-static uint32_t roll(uint64_t *state, uint32_t below)
+size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 {
-	*state = *state * 6364136223846793005u + 1442695040888963407u;
-	return (uint32_t)((*state >> 33) % below);
+	static const struct fuzz_part parts[] = {
+		FUZZ_PART("score 5 0.25\n"),
+		FUZZ_PART("score my/cat 1e3\n"),
+		FUZZ_PART("order 3 begin\n"),
+		FUZZ_PART("order 3 1 2 3 999\n"),
+		FUZZ_PART("order 3 "),
+		FUZZ_PART("12 13 14 "),
+		FUZZ_PART("order 3 end\n"),
+		FUZZ_PART("epoch 4\n"),
+		FUZZ_PART("warm a\\040b\n"),
+		FUZZ_PART("pin ./x\npin ./\n"),
+		FUZZ_PART("evict ./y\nunpin z\n"),
+		FUZZ_PART("capacity 40%\ncapacity 8G\n"),
+		FUZZ_PART("policy lru\nrescan\n# note\n\n"),
+		FUZZ_PART("\365SHD\1\0\1\0\30\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\200"
+			  "?\0\0\0@"),
+		FUZZ_PART("\365SHD\1\0\2\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0"
+			  "\6\0\0\0"),
+		FUZZ_PART("\365SHD\1\0\3\0\10\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0"),
+		FUZZ_PART("\365SHD\1\0\4\0\16\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0aa\0bb\0"),
+		FUZZ_PART("\365SHD\1\0\4\0\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
+	};
+
+	return fuzz_join(random, parts, sizeof(parts) / sizeof(parts[0]), 12, data);
 }
-
-static void one_round(uint64_t seed)
-{
-	uint64_t state = seed;
-	uint8_t data[1024];
-	size_t size = 0;
-
-	for (uint32_t count = 1 + roll(&state, 12); count; count--) {
-		uint32_t part = roll(&state, sizeof(parts) / sizeof(parts[0]));
-
-		memcpy(data + size, parts[part].text, parts[part].size);
-		size += parts[part].size;
-	}
-	/* Every other input stays good as far as it is. */
-	for (uint32_t count = roll(&state, 2) * roll(&state, 4); count; count--)
-		data[roll(&state, (uint32_t)size)] = (uint8_t)roll(&state, 256);
-	LLVMFuzzerTestOneInput(data, size);
-}
-
-int main(int argc, char **argv)
-{
-	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
-	uint64_t rounds = argc > 2 ? strtoull(argv[2], NULL, 0) : 200000;
-
-	for (uint64_t i = 0; i < rounds; i++, seed++) {
-		if (i % 10000 == 0) {
-			printf("seeds from %" PRIu64 "\n", seed);
-			fflush(stdout);
-		}
-		one_round(seed);
-	}
-	return 0;
-}
-
-#endif
