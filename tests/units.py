@@ -10,6 +10,12 @@ import tempfile
 
 ROOT = sys.argv[1]
 UNIT = os.path.join(ROOT, "packaging", "shadefs-unit")
+# What systemd-analyze security may say of the service, in tenths: it runs as root, mounts, and can
+# have no mount namespace of its own.
+EXPOSURE = 45
+# Parts of names that shells, systemd and mount(8) have their own ideas of.
+ODD = ["plain", "a b", "quo\"ted, sing'le", "dollar$HOME", "${SOURCE}$(id)", "back\\slash", "back`id`tick", "100%",
+       "%i;# *", " first=com,ma", "-dash-übung"]
 scratch = tempfile.mkdtemp(prefix="shade-units-")
 failed = []
 
@@ -43,7 +49,7 @@ def make(name, *parts):
 
 
 def what_it_writes():
-    for number, odd in enumerate(["plain", "a b", 'quo"te', "dollar$HOME", "back\\slash", "100%", "com,ma"]):
+    for number, odd in enumerate(ODD):
         source, point = make(f"s{number}", odd), make(f"m{number}", odd, "point")
         root = make(f"root{number}")
         done = run("--files", "1000", "data", source, point, "8G", "allow_other", "policy=lru", root=root)
@@ -65,7 +71,7 @@ def settings(text):
 
 
 def what_it_writes_for_a_mount():
-    for number, odd in enumerate(["plain", "a b", 'quo"te', "dollar$HOME", "back\\slash", "100%", "com,ma", "da-sh"]):
+    for number, odd in enumerate(ODD):
         source, point = make(f"ms{number}", odd), make(f"mm{number}", odd, "point")
         root = make(f"mroot{number}")
         arguments = ["--mount", "--files", "1000", source, point, "8G", "allow_other", "fsname=50%"]
@@ -110,6 +116,11 @@ def what_it_refuses():
                              (["x", source, point, "99999999999999999999"], "9999"),
                              (["x", source, point, "1G", "capacity=2G"], "capacity"),
                              (["x", source + "\n", point, "1G"], "newline"),
+                             (["x", source, make("a\nExecStart=id"), "1G"], "newline"),
+                             (["x", source + "/\033[2J", point, "1G"], "control"),
+                             (["x", source, point, "1G", "fsname=a\nb"], "control"),
+                             (["x\ny", source, point, "1G"], "NAME"), (["x y", source, point, "1G"], "NAME"),
+                             (["x%i", source, point, "1G"], "NAME"), (["$(id)", source, point, "1G"], "NAME"),
                              (["--files", "many", "x", source, point, "1G"], "many"),
                              (["--size", "x", source, point, "1G"], "--size"), (["--files"], "--files")):
         done = run(*arguments, root=root)
@@ -147,10 +158,31 @@ def what_systemd_says():
         code, said = verify(name)
         ours = [line for line in said.splitlines() if "shadefs" in line or "imagenet" in line or "units" in line]
         expect(code == 0 and not ours, f"{name}: {said}")
+    exposure(units, text)
     with open(os.path.join(units, "shadefs@plain.service.d", "bad.conf"), "w") as file:
         file.write("[Service]\nMemoryLou=1\nMemoryMax=much\nKillMode=some\n")
     said = verify("shadefs@plain.service")[1]
     expect("MemoryLou" in said and "much" in said and "some" in said, f"mistakes are not found: {said}")
+
+
+def exposure(units, text):
+    """The service keeps out of what it does not need, and of mount namespaces."""
+    def judge(threshold):
+        return subprocess.run(["systemd-analyze", "security", "--offline=true", "--no-pager",
+                               f"--threshold={threshold}", "./shadefs@plain.service"],
+                              capture_output=True, text=True, cwd=units)
+
+    hides = re.findall(r"^(?:Private(?!Network)\w+|Protect(?!Clock|Hostname)\w+|MountFlags|RootDirectory|\w+Paths)=",
+                       text, re.M)
+    expect(not hides, f"these would hide the mount from everybody: {hides}")
+    shutil.copy(os.path.join(units, "shadefs@.service"), os.path.join(units, "shadefs@plain.service"))
+    done = judge(EXPOSURE)
+    if "offline" in done.stderr:
+        print("this systemd-analyze cannot judge a unit that is not loaded")
+    else:
+        expect(done.returncode == 0, f"the service is too exposed: {done.stdout[-3000:]}{done.stderr}")
+        expect(judge(EXPOSURE - 20).returncode != 0, "any service would be good enough")
+    os.unlink(os.path.join(units, "shadefs@plain.service"))
 
 
 try:
