@@ -21,6 +21,7 @@ enum philox_purpose {
 	PHILOX_ROUND,	/* rounding of fractions */
 	PHILOX_SPREAD,	/* when an echo is due */
 	PHILOX_MODEL,	/* the simulator's losses */
+	PHILOX_ASSIGN,	/* which entries go to any node */
 };
 
 struct philox_stream {

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shade/assign.h"
 #include "shade/pads.h"
 #include "shade/sched.h"
 
@@ -37,6 +38,7 @@ static void expect(bool holds, const char *what)
 struct state {
 	struct sched *s; /* NULL before the first step */
 	struct pads_echo echo;
+	struct assign_state assigned;
 	uint32_t job;
 	const char *policy;
 };
@@ -137,11 +139,21 @@ static int do_weights(struct state *state)
 	return pads_weights(&request, weights);
 }
 
+static int do_assign(struct state *state)
+{
+	static const uint32_t order[] = { 3, 1, 2, 4, 0 }, node_of[] = { 0, 1 };
+	struct assign_request request = { .world = 2, .node_of = node_of, .block = 1 };
+	uint32_t parts[5];
+	int rc = assign_grow(&state->assigned, 5);
+
+	return rc ? rc : assign_order(&state->assigned, &request, order, 5, parts);
+}
+
 static int (*const steps[])(struct state *) = {
 	do_create, do_grow,   do_access,      do_access,  do_access,	do_order,
 	do_access, do_warm,   do_job,	      do_access,  do_grow_more, do_access,
 	do_policy, do_access, do_policy_back, do_order,	  do_access,	do_paper,
-	do_pads,   do_echo,   do_echo,	      do_weights,
+	do_pads,   do_echo,   do_echo,	      do_weights, do_assign,	do_assign,
 };
 
 /* Everything a caller can see, to compare. */
@@ -158,11 +170,11 @@ static void snapshot(const struct state *state, char *text, size_t room)
 	sched_get_stats(state->s, &stats);
 	(void)sched_get_job_stats(state->s, 0, &job);
 	count = sched_get_ahead(state->s, 0, ahead, 16);
-	length = snprintf(text, room, "%s %lu %lu %lu %lu %u %u %lu %lu %u %u %lu",
+	length = snprintf(text, room, "%s %lu %lu %lu %lu %u %u %lu %lu %u %u %lu %lu",
 			  sched_policy(state->s), stats.accesses, stats.hits, stats.resident_bytes,
 			  stats.reserved_bytes, stats.samples, stats.resident_samples, job.epoch,
 			  job.order_ahead, job.covered, state->echo.use_count,
-			  state->echo.introduced);
+			  state->echo.introduced, state->assigned.position);
 	for (uint32_t i = 0; i < count; i++)
 		length += snprintf(text + length, room - (size_t)length, " %u", ahead[i]);
 }
@@ -197,6 +209,7 @@ static bool play(const char *policy, long nth)
 	until_failure = -1;
 	sched_destroy(state.s);
 	pads_echo_free(&state.echo);
+	assign_free(&state.assigned);
 	return failed;
 }
 
