@@ -34,21 +34,23 @@ void meter_epoch(struct meter *meter)
 	meter->epoch++;
 }
 
-struct figures meter_read(const struct meter *meter, const struct sched *sched)
+struct figures meter_read(const struct meter *meter, struct sched *const *caches, size_t count)
 {
-	struct sched_stats stats;
+	struct figures figures = { .epochs = meter->epochs + (meter->distinct > 0),
+				   .distinct = meter->distinct_sum + meter->distinct };
 
-	sched_get_stats(sched, &stats);
-	return (struct figures){
-		.accesses = stats.accesses,
-		.hits = stats.hits,
-		.admissions = stats.admissions,
-		.bypasses = stats.bypasses,
-		.evictions = stats.evictions,
-		.bytes_fetched = stats.bytes_missed,
-		.epochs = meter->epochs + (meter->distinct > 0),
-		.distinct = meter->distinct_sum + meter->distinct,
-	};
+	for (size_t i = 0; i < count; i++) {
+		struct sched_stats stats;
+
+		sched_get_stats(caches[i], &stats);
+		figures.accesses += stats.accesses;
+		figures.hits += stats.hits;
+		figures.admissions += stats.admissions;
+		figures.bypasses += stats.bypasses;
+		figures.evictions += stats.evictions;
+		figures.bytes_fetched += stats.bytes_missed;
+	}
+	return figures;
 }
 
 struct figures figures_since(struct figures now, struct figures before)

@@ -3,6 +3,7 @@
 #ifndef SHADE_SIM_METER_H
 #define SHADE_SIM_METER_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shade/sched.h"
@@ -27,8 +28,8 @@ void meter_free(struct meter *meter);
 void meter_access(struct meter *meter, uint32_t id);
 /* An epoch is over. */
 void meter_epoch(struct meter *meter);
-/* All so far; the current epoch counts if it had an access. */
-struct figures meter_read(const struct meter *meter, const struct sched *sched);
+/* All so far, over all caches; the current epoch counts if it had an access. */
+struct figures meter_read(const struct meter *meter, struct sched *const *caches, size_t count);
 /* What came after `before`. */
 struct figures figures_since(struct figures now, struct figures before);
 

@@ -154,7 +154,7 @@ static struct figures replay(const struct trace *trace, const char *policy, uint
 		if ((i + 1) % 1000000 == 0 || i + 1 == trace->event_count)
 			show_progress(policy, i + 1, trace->event_count);
 	}
-	figures = meter_read(&meter, sched);
+	figures = meter_read(&meter, &sched, 1);
 	meter_free(&meter);
 	sched_destroy(sched);
 	return figures;
@@ -165,6 +165,7 @@ int replay_main(int argc, char **argv)
 	static const char *const periods[] = { "", NULL };
 	struct replay_options options = { 0 };
 	struct report_row rows[ARGS_POLICIES_MAX] = { 0 };
+	struct figures figures[ARGS_POLICIES_MAX];
 	struct trace trace;
 	uint64_t capacity;
 
@@ -173,7 +174,8 @@ int replay_main(int argc, char **argv)
 	capacity = args_capacity_bytes(options.capacity, trace.distinct_bytes);
 	for (size_t i = 0; i < options.policies.count; i++) {
 		rows[i].policy = options.policies.names[i];
-		rows[i].periods[0] = replay(&trace, rows[i].policy, capacity);
+		figures[i] = replay(&trace, rows[i].policy, capacity);
+		rows[i].periods = &figures[i];
 	}
 	report_print(options.format, rows, options.policies.count, periods, trace.samples);
 	trace_free(&trace);

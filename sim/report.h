@@ -9,12 +9,10 @@
 
 enum report_format { REPORT_TABLE, REPORT_JSON, REPORT_CSV };
 
-#define REPORT_PERIODS 2
-
 /* What one policy did, in one period or in several. */
 struct report_row {
 	const char *policy;
-	struct figures periods[REPORT_PERIODS];
+	struct figures *periods;
 };
 
 /* `periods` are their names, up to a NULL; a single nameless one is {"", NULL}.

@@ -110,12 +110,16 @@ def bad_options():
     refuses(run())
     for option, value in (("--samples", 0), ("--epochs", "x"), ("--rep", 0.5), ("--rep", "nan"),
                           ("--batch", 0), ("--lookahead", 2), ("--sampler", "best"),
-                          ("--strength", 2), ("--ranks", 101), ("--seed", -1), ("--uses", 0.2),
+                          ("--strength", 2), ("--ranks", 101), ("--ranks", "1,2"), ("--nodes", 0),
+                          ("--assign", "best"), ("--mix", 2), ("--block", 0), ("--restart", 0),
+                          ("--seed", -1), ("--uses", 0.2),
                           ("--policy", "min"), ("--losses", "/nonexistent"),
                           ("--freeze", "/nonexistent/x")):
         named = value if option in ("--losses", "--freeze") else option
         refuses(run(*SMALL, option, value), named)
     refuses(run(*SMALL, "--policy", "lru,app", "--freeze", "x"), "--freeze")
+    refuses(run(*SMALL, "--nodes", 2, "--freeze", "x"), "--freeze", "--nodes")
+    refuses(run(*SMALL, "--nodes", 3, "--capacity", "5%,10%"), "--capacity", "--nodes")
     check(not os.path.exists("x"), "a refused call wrote a file")
     with tempfile.NamedTemporaryFile("w") as file:
         file.write("0 1 0.5\n0 100 1\n")

@@ -97,10 +97,44 @@ def several_ranks():
     check(paper["coverage"] < four["coverage"], "paper covers as much as pads")
 
 
+def machines(*options, period="warm"):
+    row = results("run", "--samples", 98304, "--epochs", 10, "--lookahead", 1, "--batch", 64,
+                  "--block", 1024, *options)["shade"]
+    return row[period]["hit_ratio"]
+
+
+def many_machines():
+    """Each with a cache; epochs 5 to 9. The figures are those of an independent study."""
+    def uniform_on(nodes, share, *options):
+        return machines("--nodes", nodes, "--capacity", share, "--sampler", "uniform", *options)
+
+    for nodes, share, expected in ((4, "10%", .400), (4, "20%", .800), (4, "30%", .990),
+                                   (8, "10%", .800), (2, "20%", .400),
+                                   (4, "5%,10%,20%,30%", .597)):
+        close(uniform_on(nodes, share), expected, 0.01, f"{nodes} nodes, uniform, {share}")
+    for share, expected in (("10%", .280), ("20%", .360)):
+        close(uniform_on(4, share, "--assign", "stride"), expected, 0.01, f"stride, {share}")
+    for nodes, share, expected in ((4, "10%", .804), (4, "20%", .943), (2, "20%", .805)):
+        close(machines("--nodes", nodes, "--capacity", share, "--sampler", "pads", "--rep", 2),
+              expected, 0.01, f"{nodes} nodes, pads, {share}")
+    for share, expected in (("10%", .828), ("20%", .922)):
+        close(machines("--nodes", 4, "--capacity", share, "--sampler", "echo", "--uses", 4),
+              expected, 0.01, f"4 nodes, echo, {share}")
+    # Everything is unowned: it is read where it was read before by chance.
+    close(uniform_on(4, "20%", "--mix", 1), .36, 0.01, "mix 1 is stride")
+    # A node that restarts is as before one epoch later.
+    row = results("run", "--samples", 98304, "--epochs", 8, "--lookahead", 1, "--nodes", 4,
+                  "--capacity", "20%", "--sampler", "uniform", "--restart", 6,
+                  "--by-epoch")["shade"]
+    for epoch, expected in ((5, .80), (6, .60), (7, .80)):
+        close(row[str(epoch)]["hit_ratio"], expected, 0.01, f"restart, epoch {epoch}")
+
+
 fresh_permutations()
 with_replacement()
 closed_loop()
 shade_against_min()
 echo()
 several_ranks()
+many_machines()
 finish()
