@@ -27,6 +27,7 @@ void plan_free(struct plan *plan)
 	free(plan->resident);
 	free(plan->order);
 	free(plan->weights);
+	free(plan->parts);
 	*plan = (struct plan){ 0 };
 }
 
@@ -87,6 +88,19 @@ static int echo_copy(struct pads_echo *to, const struct pads_echo *from)
 	return 0;
 }
 
+static int assigned_copy(struct assign_state *to, const struct assign_state *from, uint32_t samples)
+{
+	*to = (struct assign_state){ 0 };
+	if (assign_grow(to, samples))
+		return say_no_memory();
+	if (!from->samples)
+		return 0;
+	to->position = from->position;
+	memcpy(to->owner, from->owner, samples * sizeof(*to->owner));
+	memcpy(to->last, from->last, samples * sizeof(*to->last));
+	return 0;
+}
+
 /* Clears the bits beyond the last sample: nothing reads them, but they would be saved. */
 static void copy_bitmap(uint64_t *to, const uint8_t *from, uint32_t samples)
 {
@@ -141,9 +155,35 @@ static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64
 	return 0;
 }
 
+/* Assigns an order that was drawn; `assigned` advances. */
+static int plan_assign(struct plan *plan, const struct scorer_state *state,
+		       struct assign_state *assigned)
+{
+	struct assign_request request = state->nodes;
+	uint32_t draws = state->options.draws, nodes = 0;
+	int rc;
+
+	if (!request.world || !plan->order)
+		return 0;
+	for (uint32_t rank = 0; rank < request.world; rank++)
+		if (request.node_of[rank] >= nodes)
+			nodes = request.node_of[rank] + 1;
+	if (!assigned->position && plan->epoch)
+		assign_guess(assigned, nodes);
+	request.seed = state->options.seed;
+	request.epoch = plan->epoch;
+	plan->world = request.world;
+	plan->parts = malloc(draws * sizeof(*plan->parts));
+	rc = plan->parts ? assign_order(assigned, &request, plan->order, draws, plan->parts)
+			 : -ENOMEM;
+	return rc ? score_fail(rc, "the order of epoch %" PRIu64 " cannot be assigned: %s",
+			       plan->epoch, strerror(-rc))
+		  : 0;
+}
+
 /* Draws the orders that must be known when `epoch` begins, and are not yet. */
 static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
-		      struct plan *plans, struct pads_echo *echo)
+		      struct plan *plans, struct pads_echo *echo, struct assign_state *assigned)
 {
 	assert(state->options.lookahead < PLANS);
 	for (unsigned i = 0; i <= state->options.lookahead; i++) {
@@ -152,6 +192,8 @@ static int draw_plans(const struct scorer_state *state, uint64_t epoch, const ui
 		if (plan_find(state, epoch + i))
 			continue;
 		rc = plan_draw(&plans[i], state, epoch + i, resident, echo);
+		if (!rc)
+			rc = plan_assign(&plans[i], state, assigned);
 		if (rc)
 			return rc;
 	}
@@ -177,7 +219,8 @@ static void replace_plans(struct scorer_state *state, uint64_t epoch, struct pla
 static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
 {
 	struct plan fresh[PLANS] = { 0 };
-	struct pads_echo echo;
+	struct pads_echo echo = { 0 };
+	struct assign_state assigned = { 0 };
 	int rc = scorer_drain(s, true);
 
 	if (rc)
@@ -185,18 +228,89 @@ static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident
 	if (epoch == UINT64_MAX)
 		return score_fail(-ERANGE, "epoch %" PRIu64 " is too large", epoch);
 	rc = echo_copy(&echo, &s->state.echo);
+	if (!rc && s->state.nodes.world)
+		rc = assigned_copy(&assigned, &s->state.assigned, s->state.options.samples);
 	if (!rc)
-		rc = draw_plans(&s->state, epoch, resident, fresh, &echo);
+		rc = draw_plans(&s->state, epoch, resident, fresh, &echo, &assigned);
 	if (rc) {
 		for (unsigned i = 0; i < PLANS; i++)
 			plan_free(&fresh[i]);
 		pads_echo_free(&echo);
+		assign_free(&assigned);
 		return rc;
 	}
 	replace_plans(&s->state, epoch, fresh);
 	pads_echo_free(&s->state.echo);
 	s->state.echo = echo;
+	if (s->state.nodes.world) {
+		assign_free(&s->state.assigned);
+		s->state.assigned = assigned;
+	}
 	return 0;
+}
+
+/* --- nodes ---------------------------------------------------------------------------- */
+
+static int check_nodes(const struct shade_scorer *s, const struct shade_score_nodes *nodes)
+{
+	if (nodes->size != sizeof(*nodes))
+		return score_fail(-EINVAL, "struct shade_score_nodes has another size here");
+	if (!nodes->world || nodes->world > s->state.options.draws || !nodes->node_of)
+		return score_fail(-EINVAL, "there cannot be %" PRIu32 " ranks", nodes->world);
+	if (!(nodes->mix >= 0 && nodes->mix <= 1))
+		return score_fail(-EINVAL, "mix is a share from 0 to 1");
+	for (uint32_t rank = 0; rank < nodes->world; rank++)
+		if (nodes->node_of[rank] >= nodes->world ||
+		    nodes->node_of[rank] >= ASSIGN_NODES_MAX)
+			return score_fail(-EINVAL, "rank %" PRIu32 " is on node %" PRIu32, rank,
+					  nodes->node_of[rank]);
+	return 0;
+}
+
+/* What is due in an echo was drawn for another capacity: it comes earlier if that was larger. */
+static void set_capacity(struct scorer_state *state, uint32_t capacity)
+{
+	uint64_t latest = (uint64_t)2 * capacity + state->echo.use_count;
+
+	if (!capacity || state->options.mode != SHADE_SCORE_ECHO)
+		return;
+	state->options.capacity = capacity;
+	if (state->echo.next_due > latest)
+		state->echo.next_due = (uint32_t)latest;
+}
+
+static int set_nodes(struct shade_scorer *s, const struct shade_score_nodes *nodes)
+{
+	uint32_t *node_of = NULL;
+	int rc = nodes ? check_nodes(s, nodes) : 0;
+
+	if (rc)
+		return rc;
+	if (nodes) {
+		node_of = malloc(nodes->world * sizeof(*node_of));
+		if (!node_of)
+			return say_no_memory();
+		memcpy(node_of, nodes->node_of, nodes->world * sizeof(*node_of));
+		set_capacity(&s->state, nodes->capacity);
+	}
+	free((void *)s->state.nodes.node_of);
+	s->state.nodes = (struct assign_request){ 0 };
+	if (nodes)
+		s->state.nodes = (struct assign_request){ .world = nodes->world,
+							  .node_of = node_of,
+							  .block = nodes->block,
+							  .mix = nodes->mix };
+	return 0;
+}
+
+int shade_scorer_nodes(struct shade_scorer *s, const struct shade_score_nodes *nodes)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = set_nodes(s, nodes);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
 }
 
 int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
@@ -216,6 +330,14 @@ static uint32_t part_length(const struct shade_scorer_options *o, uint32_t rank,
 	if (rank >= world || world > o->draws)
 		return 0;
 	return o->draws / world + (rank < o->draws % world);
+}
+
+/* Where that part begins if they follow each other. */
+static size_t part_start(const struct shade_scorer_options *o, uint32_t rank, uint32_t world)
+{
+	uint32_t rest = o->draws % world;
+
+	return (size_t)rank * (o->draws / world) + (rank < rest ? rank : rest);
 }
 
 uint32_t shade_scorer_length(struct shade_scorer *s, uint32_t rank, uint32_t world)
@@ -253,6 +375,10 @@ static int64_t order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint
 		return score_fail(-ERANGE, "there is no rank %" PRIu32 " of %" PRIu32, rank, world);
 	if (room < length)
 		return score_fail(-ENOSPC, "the part has %" PRIu32 " entries", length);
+	if (plan->parts && plan->world == world) {
+		memcpy(ids, plan->parts + part_start(o, rank, world), length * sizeof(*ids));
+		return length;
+	}
 	if (plan->order) {
 		for (uint32_t i = rank; i < o->draws; i += world)
 			ids[taken++] = plan->order[i];
@@ -349,6 +475,8 @@ static uint64_t digest_plan(const struct shade_scorer_options *o, const struct p
 	/* echo's order comes from its past as well. */
 	if (plan->order)
 		hash = score_hash(hash, plan->order, o->draws * sizeof(*plan->order));
+	if (plan->parts)
+		hash = score_hash(hash, plan->parts, o->draws * sizeof(*plan->parts));
 	return hash;
 }
 

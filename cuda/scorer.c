@@ -96,6 +96,8 @@ void scorer_state_free(struct scorer_state *state)
 {
 	free(state->scores);
 	pads_echo_free(&state->echo);
+	assign_free(&state->assigned);
+	free((void *)state->nodes.node_of);
 	for (unsigned i = 0; i < PLANS; i++)
 		plan_free(&state->plans[i]);
 }

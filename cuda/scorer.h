@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "device.h"
+#include "shade/assign.h"
 #include "shade/pads.h"
 #include "shade/score.h"
 
@@ -19,14 +20,18 @@ struct plan {
 	uint64_t *resident; /* bitmap; NULL: nothing is */
 	uint32_t *order;    /* the whole; NULL in mode paper, where each rank has its own */
 	float *weights;	    /* by id; NULL until asked for */
+	uint32_t *parts;    /* the order as it was assigned; NULL: the ranks take turns */
+	uint32_t world;	    /* to so many ranks */
 };
 
 #define PLANS 2 /* the epoch that was begun last, and the one after it */
 
 struct scorer_state {
 	struct shade_scorer_options options;
-	float *scores;	       /* by id; below 0: none */
-	struct pads_echo echo; /* after the plan that was drawn last */
+	float *scores;		      /* by id; below 0: none */
+	struct pads_echo echo;	      /* after the plan that was drawn last */
+	struct assign_state assigned; /* as well */
+	struct assign_request nodes;  /* world 0: not told; node_of is malloc'd */
 	struct plan plans[PLANS];
 };
 

@@ -6,8 +6,10 @@
  *     "SHADESCR", u32 version, u32 samples, u64 seed, u32 mode, lookahead, draws,
  *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength,
  *     echo: u64 introduced, u32 next_due, u32 count, then count of (u32 id, u32 due),
+ *     assigned: u64 position, and unless that is 0 u32 owner[samples], u64 last[samples],
  *     f32 scores[samples], u32 plans, then each plan:
  *       u64 epoch, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
+ *       u32 world, assigned[draws],
  *     u64 fingerprint
  */
 #include <endian.h>
@@ -20,10 +22,10 @@
 #include "scorer.h"
 
 #define MAGIC "SHADESCR"
-#define VERSION 1u
+#define VERSION 2u
 #define FINGERPRINT_SEED 0x5ade
 
-enum { PART_RESIDENT = 1, PART_ORDER = 2 };
+enum { PART_RESIDENT = 1, PART_ORDER = 2, PART_ASSIGNED = 4 };
 
 /* --- bytes ---------------------------------------------------------------------------- */
 
@@ -157,12 +159,26 @@ static void save_plan(struct writer *w, const struct shade_scorer_options *o,
 		      const struct plan *plan)
 {
 	put_u64(w, plan->epoch);
-	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0));
+	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0) |
+			   (plan->parts ? PART_ASSIGNED : 0));
 	put_array(w, plan->scores, o->samples);
 	for (size_t i = 0; plan->resident && i < plan_words(o); i++)
 		put_u64(w, plan->resident[i]);
 	if (plan->order)
 		put_array(w, plan->order, o->draws);
+	if (plan->parts) {
+		put_u32(w, plan->world);
+		put_array(w, plan->parts, o->draws);
+	}
+}
+
+static void save_assigned(struct writer *w, const struct assign_state *assigned)
+{
+	put_u64(w, assigned->position);
+	for (uint32_t id = 0; assigned->position && id < assigned->samples; id++)
+		put_u32(w, assigned->owner[id]);
+	for (uint32_t id = 0; assigned->position && id < assigned->samples; id++)
+		put_u64(w, assigned->last[id]);
 }
 
 static void save_state(struct writer *w, const struct scorer_state *state)
@@ -174,6 +190,7 @@ static void save_state(struct writer *w, const struct scorer_state *state)
 	put_u32(w, state->echo.next_due);
 	put_u32(w, state->echo.use_count);
 	put_array(w, state->echo.uses, (size_t)state->echo.use_count * 2);
+	save_assigned(w, &state->assigned);
 	put_array(w, state->scores, state->options.samples);
 	for (unsigned i = 0; i < PLANS; i++)
 		plans += state->plans[i].drawn;
@@ -275,6 +292,34 @@ static int load_echo(struct reader *r, struct scorer_state *state)
 	return 0;
 }
 
+static int load_assigned(struct reader *r, struct scorer_state *state)
+{
+	struct assign_state *assigned = &state->assigned;
+	uint32_t samples = state->options.samples;
+	uint64_t position = get_u64(r);
+
+	if (r->failed || !position)
+		return r->failed ? say_bad("it is cut off") : 0;
+	if (samples > r->left / 12)
+		return say_bad("it is cut off");
+	if (assign_grow(assigned, samples))
+		return score_fail(-ENOMEM, "out of memory");
+	assigned->position = position;
+	for (uint32_t id = 0; id < samples; id++) {
+		uint32_t owner = get_u32(r);
+
+		if (owner > ASSIGN_NOBODY)
+			return say_bad("a sample is on a node that there cannot be");
+		assigned->owner[id] = (uint16_t)owner;
+	}
+	for (uint32_t id = 0; id < samples; id++) {
+		assigned->last[id] = get_u64(r);
+		if (assigned->last[id] >= position)
+			return say_bad("a sample will have been read later");
+	}
+	return 0;
+}
+
 static int load_bitmap(struct reader *r, const struct shade_scorer_options *o, uint64_t **bitmap)
 {
 	size_t words = plan_words(o);
@@ -289,6 +334,18 @@ static int load_bitmap(struct reader *r, const struct shade_scorer_options *o, u
 	return 0;
 }
 
+/* An array of ids, one for each entry of an epoch. */
+static int load_ids(struct reader *r, const struct shade_scorer_options *o, uint32_t **ids)
+{
+	*ids = get_array(r, o->draws);
+	if (!*ids)
+		return say_missing(r);
+	for (uint32_t i = 0; i < o->draws; i++)
+		if ((*ids)[i] >= o->samples)
+			return say_bad("an order has an id that is out of range");
+	return 0;
+}
+
 static int load_plan(struct reader *r, const struct shade_scorer_options *o, struct plan *plan)
 {
 	uint32_t parts;
@@ -298,20 +355,18 @@ static int load_plan(struct reader *r, const struct shade_scorer_options *o, str
 	parts = get_u32(r);
 	plan->drawn = true;
 	if (!(parts & PART_ORDER) != (o->mode == SHADE_SCORE_PAPER) ||
-	    parts > (PART_RESIDENT | PART_ORDER))
+	    (parts & PART_ASSIGNED && !(parts & PART_ORDER)) ||
+	    parts > (PART_RESIDENT | PART_ORDER | PART_ASSIGNED))
 		return say_bad("an order is missing");
 	rc = load_scores(r, o->samples, &plan->scores);
 	if (!rc && parts & PART_RESIDENT)
 		rc = load_bitmap(r, o, &plan->resident);
-	if (rc || !(parts & PART_ORDER))
+	if (!rc && parts & PART_ORDER)
+		rc = load_ids(r, o, &plan->order);
+	if (rc || !(parts & PART_ASSIGNED))
 		return rc;
-	plan->order = get_array(r, o->draws);
-	if (!plan->order)
-		return say_missing(r);
-	for (uint32_t i = 0; i < o->draws; i++)
-		if (plan->order[i] >= o->samples)
-			return say_bad("an order has an id that is out of range");
-	return 0;
+	plan->world = get_u32(r);
+	return load_ids(r, o, &plan->parts);
 }
 
 static int load_state(struct reader *r, struct scorer_state *state)
@@ -321,6 +376,8 @@ static int load_state(struct reader *r, struct scorer_state *state)
 
 	if (!rc)
 		rc = load_echo(r, state);
+	if (!rc)
+		rc = load_assigned(r, state);
 	if (!rc)
 		rc = load_scores(r, state->options.samples, &state->scores);
 	if (rc)
@@ -353,6 +410,7 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 {
 	struct reader r = { .from = buffer, .left = size - 8 };
 	struct scorer_state state = { .options = s->state.options };
+	struct assign_request nodes = s->state.nodes; /* where the ranks run now */
 	uint64_t fingerprint;
 	int rc = load_state(&r, &state);
 
@@ -367,8 +425,10 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 	}
 	/* Batches in flight belong to the state that is replaced. */
 	(void)scorer_drain(s, true);
+	s->state.nodes.node_of = NULL;
 	scorer_state_free(&s->state);
 	s->state = state;
+	s->state.nodes = nodes;
 	return 0;
 }
 

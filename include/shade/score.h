@@ -22,9 +22,9 @@
  * `resident` are the same on all. So each rank scores its batches with shade_scorer_rank_batch(),
  * which keeps none of the scores; when an epoch begins, the ranks gather what they have, and every
  * rank merges all of it, its own part included, in the sequence of ranks. All give begin() the same
- * residency, that of one rank or what all have in common. shade_scorer_digest() tells whether that
- * went well.
- * (Mode paper is SHADE's own: there each rank draws for itself.)
+ * residency: what is resident somewhere. shade_scorer_digest() tells whether that went well. If
+ * they run on several machines, all call shade_scorer_nodes() before that. (Mode paper is SHADE's
+ * own: there each rank draws for itself.)
  *
  * Calls return 0 or a count, or a negative errno and then change nothing; shade_score_error()
  * has the sentence. A scorer may be used by several threads; calls take turns.
@@ -146,6 +146,22 @@ int shade_scorer_merge(struct shade_scorer *s, const uint32_t *ids, const float 
 		       uint32_t count);
 /* All scores, by id; SHADE_SCORE_NONE: never scored. `scores` has room for all samples. */
 int shade_scorer_scores(struct shade_scorer *s, float *scores);
+
+/* Where the ranks of a training run: those that share a mount are one node. */
+struct shade_score_nodes {
+	uint32_t size;		 /* sizeof(struct shade_score_nodes) */
+	uint32_t world;		 /* ranks */
+	const uint32_t *node_of; /* by rank; nodes count from 0 */
+	uint32_t block;		 /* entries of a rank that are assigned together; 0: 1024 */
+	uint32_t capacity;	 /* echo: samples that all nodes hold together; 0: as before */
+	double mix;		 /* the share of entries that go to any node, 0 to 1 */
+};
+
+/* Orders that are drawn from now on are not dealt out to the ranks in turn: an entry goes to the
+ * node that has read its sample last, and so most likely has it in memory; every rank gets as many
+ * entries as it would otherwise. All ranks must say the same. NULL: in turn again. Who says it for
+ * the first time after epoch 0 guesses who has what. */
+int shade_scorer_nodes(struct shade_scorer *s, const struct shade_score_nodes *nodes);
 
 /* `epoch` begins: draws, see above. `resident`: a bit for each sample, the first one the lowest
  * bit of the first byte, (samples + 7) / 8 bytes as in MNT/.shade/resident; NULL: none is. */
