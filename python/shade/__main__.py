@@ -27,6 +27,8 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--rep", type=float, help="how often a resident that was drawn is repeated")
     run.add_argument("--lookahead", type=int, choices=(0, 1),
                      help="epochs that an order is announced ahead (1)")
+    run.add_argument("--mix", type=float,
+                     help="several machines: the share of samples that any of them may read (0)")
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module")
     run.add_argument("script")
     run.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -44,7 +46,7 @@ def _install(given: argparse.Namespace) -> None:
         environment["SHADE_SEED"] = ""  # which need not be good then
     named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job")
              if getattr(given, name) is not None}
-    options: Dict[str, Any] = {name: getattr(given, name) for name in ("rep", "lookahead")
+    options: Dict[str, Any] = {name: getattr(given, name) for name in ("rep", "lookahead", "mix")
                                if getattr(given, name) is not None}
     hook.install(hook.settings_from(environment)._replace(**named, options=options))
 

@@ -20,6 +20,7 @@ class News(NamedTuple):
     epoch: int  # the one that begins
     mount: str  # which one it uses; "": none
     resident: Optional[bytes]
+    capacity: int  # samples that the mount holds; 0: it does not matter
     scored: List[Scored]
     plan: Dict[str, Any]  # what must be the same on all: options, and a digest of the last draw
 
@@ -27,6 +28,7 @@ class News(NamedTuple):
 def pack(news: News) -> bytes:
     """As bytes."""
     head = json.dumps({"epoch": news.epoch, "mount": news.mount, "plan": news.plan,
+                       "capacity": news.capacity,
                        "resident": None if news.resident is None else len(news.resident),
                        "scored": [[entry.batch, len(entry.ids)] for entry in news.scored]})
     parts = [len(head).to_bytes(8, "little"), head.encode(), news.resident or b""]
@@ -47,7 +49,7 @@ def unpack(data: bytes) -> News:
     resident = None if head["resident"] is None else take(head["resident"])
     scored = [Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)))
               for batch, count in head["scored"]]
-    return News(head["epoch"], head["mount"], resident, scored, head["plan"])
+    return News(head["epoch"], head["mount"], resident, head["capacity"], scored, head["plan"])
 
 
 def disagreement(all_news: List[News]) -> Optional[str]:
@@ -67,17 +69,29 @@ def mount_name(path: str) -> str:
     return f"{boot}:{os.stat(os.path.join(path, '.shade')).st_dev}"
 
 
-def common_resident(all_news: Iterable[News]) -> Optional[bytes]:
-    """What every rank has in memory. A rank without a mount has nothing."""
+def resident_somewhere(all_news: Iterable[News]) -> Optional[bytes]:
+    """What one of the ranks has in memory."""
     result: Optional[int] = None
     length = 0
     for news in all_news:
-        if news.resident is None:
-            return None
-        length = len(news.resident)
-        bits = int.from_bytes(news.resident, "little")
-        result = bits if result is None else result & bits
+        if news.resident is not None:
+            length = len(news.resident)
+            result = (result or 0) | int.from_bytes(news.resident, "little")
     return None if result is None else result.to_bytes(length, "little")
+
+
+class Nodes(NamedTuple):
+    """The ranks that share a mount are a node. All ranks find the same ones."""
+    node_of: List[int]  # by rank
+    capacity: int  # samples that all of them hold together
+
+
+def find_nodes(all_news: List[News]) -> Nodes:
+    """Those without a mount are one, too."""
+    numbers: Dict[str, int] = {}
+    node_of = [numbers.setdefault(news.mount, len(numbers)) for news in all_news]
+    return Nodes(node_of, sum(all_news[node_of.index(number)].capacity
+                              for number in numbers.values()))
 
 
 def in_sequence(all_news: List[News]) -> Iterable[Tuple[int, Scored]]:

@@ -47,6 +47,12 @@ class ScoreBatch(ctypes.Structure):
                 ("stream", c_void_p)]
 
 
+class ScoreNodes(ctypes.Structure):
+    """struct shade_score_nodes"""
+    _fields_ = [("size", c_uint32), ("world", c_uint32), ("node_of", _IDS), ("block", c_uint32),
+                ("capacity", c_uint32), ("mix", c_double)]
+
+
 def fields_of(structure: ctypes.Structure) -> List[str]:
     """The names of its fields."""
     return [field[0] for field in structure._fields_]  # pylint: disable=protected-access
@@ -89,6 +95,7 @@ _SCORE: Functions = {
     "shade_scorer_sync": (c_int, [c_void_p]),
     "shade_scorer_merge": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
     "shade_scorer_scores": (c_int, [c_void_p, _FLOATS]),
+    "shade_scorer_nodes": (c_int, [c_void_p, POINTER(ScoreNodes)]),
     "shade_scorer_begin": (c_int, [c_void_p, c_uint64, c_char_p]),
     "shade_scorer_length": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "shade_scorer_order": (c_int64, [c_void_p, c_uint64, c_uint32, c_uint32, _IDS, c_uint64]),

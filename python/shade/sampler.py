@@ -29,6 +29,9 @@ class Sampler:
     job      the name of this training, if several share the mount
     lookahead  1: draws and announces each order one epoch ahead
     gather   all-gather of bytes over the ranks, if torch.distributed is not to do it
+    block    entries of a rank that are assigned to machines together; 0: 1024
+    mix      the share of entries that any machine may read, 0 to 1; the others are read where
+             they were read last
     Other options are those of Scorer.
     """
 
@@ -41,9 +44,15 @@ class Sampler:
     def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "pads",
                  seed: int = 0, rank: int = 0, world: int = 1, *, job: Optional[str] = None,
                  lookahead: int = 1, backend: str = "auto", gather: Optional[Gather] = None,
-                 scan_seconds: float = 600, **options: Any) -> None:
+                 block: int = 0, mix: float = 0.0, scan_seconds: float = 600,
+                 **options: Any) -> None:
         if world < 1 or not 0 <= rank < world:
             raise ValueError(f"there is no rank {rank} of {world}")
+        if not 0 <= mix <= 1:
+            raise ValueError(f"mix is a share from 0 to 1, not {mix}")
+        if not 0 <= block < 1 << 20:
+            raise ValueError(f"block is out of range: {block}")
+        self._block, self._mix = block, mix
         self.rank, self.world, self.job = rank, world, job
         self._paths = None if isinstance(data, int) else paths_of(data)
         self._samples = data if isinstance(data, int) else len(data)
@@ -53,8 +62,9 @@ class Sampler:
         self._warned: Set[str] = set()
         self._announced: Set[int] = set()
         self._connect_first(mount)
+        self._capacity = 0  # that of this rank's mount, if it was not given
         if mode == "echo" and options.get("capacity") is None and self._mount:
-            options["capacity"] = self._estimate_capacity(self._mount)
+            options["capacity"] = self._capacity = self._estimate_capacity(self._mount)
         # Ranks that wait for each other in every step must have as many steps.
         if world > 1 and options.get("draws") is None:
             options["draws"] = (self._samples + world - 1) // world * world
@@ -216,7 +226,7 @@ class Sampler:
 
     def _agree(self, epoch: int, resident: Optional[bytes]) -> Optional[bytes]:
         """Tells all ranks what this one has, takes what they have, and returns what is resident
-        on all of them."""
+        on one of them."""
         gather = self._find_gather()
         if gather is None:
             self._warn("ranks", f"rank {self.rank} of {self.world} cannot reach the others: their "
@@ -225,7 +235,8 @@ class Sampler:
             self._pending.clear()
             return None
         name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
-        own = _exchange.News(epoch, name, resident, self._pending, self._plan(epoch))
+        own = _exchange.News(epoch, name, resident, self._capacity, self._pending,
+                             self._plan(epoch))
         all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
         self._pending = []
         if len(all_news) != self.world:
@@ -239,7 +250,10 @@ class Sampler:
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
         self._merge(all_news)
-        return _exchange.common_resident(all_news)
+        nodes = _exchange.find_nodes(all_news)
+        self._scorer.nodes(nodes.node_of, block=self._block, mix=self._mix,
+                           capacity=min(self._samples, nodes.capacity))
+        return _exchange.resident_somewhere(all_news)
 
     def _plan(self, epoch: int) -> Dict[str, Any]:
         """What the next order comes from, but for what is exchanged. The digest is of the newest
@@ -252,7 +266,11 @@ class Sampler:
             except ShadeError as failure:
                 if failure.errno != errno.ENOENT:
                     raise
-        return {"world": self.world, **self._scorer.options, "digest of the last draw": digest}
+        options = self._scorer.options
+        if self._capacity:  # each mount has its own, and all draw with the sum
+            del options["capacity"]
+        return {"world": self.world, "block": self._block, "mix": self._mix, **options,
+                "digest of the last draw": digest}
 
     def _merge(self, all_news: List[_exchange.News]) -> None:
         for rank, entry in _exchange.in_sequence(all_news):
@@ -350,7 +368,7 @@ class Sampler:
     def state_dict(self) -> Dict[str, Any]:
         """All that the next orders depend on, as numbers and strings."""
         self._drain()
-        pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, self._pending, {}))
+        pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, 0, self._pending, {}))
         return {"version": 1, "epoch": self._next_epoch,
                 "scorer": base64.b64encode(self._scorer.save()).decode(),
                 "pending": base64.b64encode(pending).decode()}

@@ -108,6 +108,15 @@ class Scorer:
         self._lib.check(self._lib.shade_scorer_scores(self._handle, _libs.floats_pointer(scores)))
         return scores
 
+    def nodes(self, node_of: Any, *, block: int = 0, mix: float = 0.0, capacity: int = 0) -> None:
+        """Which node each rank is on: orders that are drawn from now on are assigned to the nodes
+        that have read their samples last. `capacity` is that of all of them together."""
+        ids = _libs.as_ids(node_of)
+        nodes = _libs.ScoreNodes(size=ctypes.sizeof(_libs.ScoreNodes), world=len(ids),
+                                 node_of=_libs.ids_pointer(ids), block=block, capacity=capacity,
+                                 mix=mix)
+        self._lib.check(self._lib.shade_scorer_nodes(self._handle, ctypes.byref(nodes)))
+
     def begin(self, epoch: int, resident: Optional[bytes] = None) -> None:
         """An epoch begins: draws."""
         if resident is not None and len(resident) < (self.samples + 7) // 8:
