@@ -121,6 +121,20 @@ class Sampler:
             self._announced.clear()
             self._warned.discard("mount")
 
+    def _look(self) -> Optional[bytes]:
+        """What is resident. A daemon that was restarted between two epochs is met here first."""
+        if self._mount is not None:
+            try:
+                return self._mount.resident(self._samples)
+            except OSError:
+                self._mount.close()
+                self._mount = None
+        self._connect_again()
+        if self._mount is None and self._mount_path is not None:
+            self._warn("mount", "the mount takes no hints any more, sampling goes on")
+        resident: Optional[bytes] = self._tell(Mount.resident, self._samples)
+        return resident
+
     def _warn(self, what: str, text: str) -> None:
         if what not in self._warned:
             self._warned.add(what)
@@ -185,8 +199,7 @@ class Sampler:
     def __iter__(self) -> Iterator[int]:
         epoch = self._next_epoch
         self._drain()
-        self._connect_again()
-        resident = self._tell(Mount.resident, self._samples)
+        resident = self._look()
         if self.world > 1:
             resident = self._agree(epoch, resident)
         self._scorer.begin(epoch, resident)

@@ -13,7 +13,7 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "mount"))
-from common import Shade, run_tests, scratch, skip, wait_until  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
+from common import MODE, SHADEFS, Shade, Slow, run_tests, scratch, skip, wait_until  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
 
 CLASSES = 4
 TRAIN = os.path.join(HERE, "train.py")

@@ -13,6 +13,7 @@ from harness import HERE, Shade, image_tree, mount_scores, need, python, run_tes
 
 need("torch", "PIL", "torchvision", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
+from shade import _exchange  # noqa: E402 pylint: disable=wrong-import-position
 
 
 def wanted_scores(ranks, epochs):
@@ -237,7 +238,9 @@ def test_apart():
     for one, two, words in ((dict(seed=1), dict(seed=2), "seed is 1, 2"),
                             (dict(), dict(mode="uniform"), "mode is pads, uniform"),
                             (dict(), dict(rep=2), "rep is 1.0, 2.0"),
-                            (dict(lookahead=0), dict(), "lookahead is 0, 1")):
+                            (dict(lookahead=0), dict(), "lookahead is 0, 1"),
+                            (dict(mix=0.5), dict(), "mix is 0.5, 0.0"),
+                            (dict(), dict(block=7), "block is 0, 7")):
         ranks = [shade.Sampler(10, rank=rank, world=2, gather=gather, **options)
                  for rank, gather, options in zip(range(2), gathers(2), (one, two))]
         for failure in side_by_side(list, ranks):
@@ -255,5 +258,90 @@ def test_apart():
         assert all("digest" in str(failure) for failure in side_by_side(list, ranks))
 
 
-run_tests([test_two_ranks, test_unmodified, test_one_without, test_alone, test_own_gather,
+def on_mounts(mounts, layout, **options):
+    """Samplers of ranks, each on one of the mounts."""
+    world = len(layout)
+    samplers = []
+    for rank, gather in enumerate(gathers(world)):
+        mount = mounts[layout[rank]]
+        paths = sorted(mount.at(path) for path in mount.samples() if path.startswith("train/"))
+        samplers.append(shade.Sampler(paths, mount.path, rank=rank, world=world, gather=gather,
+                                      block=10, **options))
+    return samplers
+
+
+def readers(samplers, layout):
+    """An epoch of all ranks: by sample, the node that reads it last."""
+    raised = side_by_side(list, samplers)
+    assert not any(raised), raised
+    digests = {sampler.scorer.digest(sampler.epoch) for sampler in samplers}
+    assert len(digests) == 1, "they drew the same"
+    assert len({len(sampler.order) for sampler in samplers}) == 1, "equally many each"
+    return {number: layout[rank] for rank, sampler in enumerate(samplers)
+            for number in sampler.order}
+
+
+def kept(before, after):
+    """The share of samples that the same node reads again."""
+    return sum(before[number] == node for number, node in after.items()) / len(after)
+
+
+def test_several_mounts():
+    """What a node has read, it reads again: ranks that share a mount are one."""
+    source = image_tree(300)
+    mounts = [Shade(source, capacity="64M") for _ in range(2)]
+    layout = [0, 0, 1]
+    samplers = on_mounts(mounts, layout, mode="uniform")
+    before = readers(samplers, layout)
+    assert [sampler._group for sampler in samplers] == [[0, 1], [0, 1], [2]]
+    for _ in range(3):
+        after = readers(samplers, layout)
+        assert kept(before, after) > 0.7, kept(before, after)
+        before = after
+    # Each mount was told its own part, of this epoch and of the next one.
+    for number, mount in enumerate(mounts):
+        with open(mount.at(".shade", "order")) as file:
+            ahead = [line.split() for line in file]
+        assert len(ahead) >= 2 * layout.count(number) * 100 - 10, len(ahead)
+    # It goes on so on fewer ranks.
+    state = samplers[0].state_dict()
+    resumed = on_mounts(mounts, [0, 1], mode="uniform")
+    for sampler in resumed:
+        sampler.load_state_dict(state)
+    readers(resumed, [0, 1])
+    second = readers(resumed, [0, 1])
+    assert kept(second, readers(resumed, [0, 1])) > 0.7
+    # Anywhere: half of it by chance, and no more.
+    mixed = on_mounts(mounts, [0, 1], mode="uniform", mix=1.0)
+    before = readers(mixed, [0, 1])
+    readers(mixed, [0, 1])
+    assert kept(before, readers(mixed, [0, 1])) < 0.65
+    for mount in mounts:
+        mount.settle()
+        mount.end()
+
+
+def test_capacity_of_all():
+    """Of nodes, not of ranks; echo draws with the sum."""
+    def news(mount, capacity):
+        return _exchange.News(0, mount, None, capacity, [], {})
+    nodes = _exchange.find_nodes([news("a", 5), news("b", 7), news("a", 5), news("", 0)])
+    assert nodes == ([0, 1, 0, 2], 12), nodes
+    scorer = shade.Scorer(100, mode="echo", capacity=5)
+    scorer.nodes(nodes.node_of, capacity=nodes.capacity)
+    scorer.begin(0)
+    assert scorer.options["capacity"] == 12
+
+
+def test_bad_shares():
+    for options in (dict(mix=-0.1), dict(mix=2), dict(block=-1)):
+        try:
+            shade.Sampler(10, **options)
+        except ValueError as failure:
+            assert next(iter(options)) in str(failure)
+            continue
+        raise AssertionError(f"{options} were taken")
+
+
+run_tests([test_several_mounts, test_capacity_of_all, test_bad_shares, test_two_ranks, test_unmodified, test_one_without, test_alone, test_own_gather,
            test_scores_come_together, test_apart])
