@@ -126,6 +126,29 @@ static void begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *residen
 	free(before);
 }
 
+/* Two ranks on two nodes have the whole order between them. */
+static void check_nodes(struct shade_scorer *s, uint64_t epoch)
+{
+	static const uint32_t node_of[] = { 0, 1 };
+	struct shade_score_nodes nodes = { .size = sizeof(nodes), .world = 2, .node_of = node_of };
+	struct shade_scorer_options options = { .size = sizeof(options) };
+	uint32_t ids[2 * SAMPLES_MAX];
+
+	fuzz_require(!shade_scorer_get_options(s, &options), "the options can be asked for");
+	if (options.draws < 2 || options.draws > SAMPLES_MAX)
+		return;
+	fuzz_require(!shade_scorer_nodes(s, &nodes), "it takes nodes");
+	begin(s, epoch, NULL);
+	for (uint32_t rank = 0; rank < 2; rank++) {
+		int64_t count = shade_scorer_order(s, epoch, rank, 2, ids, options.draws);
+
+		fuzz_require(count == -ENOENT || count == shade_scorer_length(s, rank, 2),
+			     "each rank has a part");
+		for (int64_t i = 0; i < count; i++)
+			fuzz_require(ids[i] < options.samples, "the ids of a part are in range");
+	}
+}
+
 static void go_on(struct shade_scorer *s)
 {
 	uint8_t resident[SAMPLES_MAX / 8 + 1];
@@ -141,6 +164,7 @@ static void go_on(struct shade_scorer *s)
 	begin(s, 7, resident);
 	check_weights(s, 7);
 	begin(s, 8, NULL);
+	check_nodes(s, 9);
 }
 
 /* The length of an epoch is the scorer's own; a state whose epochs have another length loses its
@@ -224,6 +248,20 @@ static void train(struct fuzz_random *random, struct shade_scorer *s, uint32_t s
 	}
 }
 
+static void spread_ranks(struct fuzz_random *random, struct shade_scorer *s, uint32_t samples)
+{
+	uint32_t node_of[4];
+	struct shade_score_nodes nodes = { .size = sizeof(nodes),
+					   .world =
+						   1 + fuzz_roll(random, samples < 4 ? samples : 4),
+					   .node_of = node_of,
+					   .block = 1 + fuzz_roll(random, 3) };
+
+	for (uint32_t rank = 0; rank < nodes.world; rank++)
+		node_of[rank] = fuzz_roll(random, nodes.world);
+	fuzz_require(!shade_scorer_nodes(s, &nodes), "it takes nodes");
+}
+
 size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 {
 	static const uint8_t resident[SAMPLES_MAX / 8 + 1] = { 0x35, 0xff };
@@ -242,6 +280,8 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 	options.capacity = 1 + fuzz_roll(random, options.samples);
 	options.backend = SHADE_SCORE_CPU;
 	fuzz_require(!shade_scorer_create(&s, &options), "there is a scorer");
+	if (fuzz_roll(random, 2))
+		spread_ranks(random, s, options.samples);
 	for (uint64_t epoch = 0; epoch < fuzz_roll(random, 3); epoch++) {
 		train(random, s, options.samples);
 		(void)shade_scorer_begin(s, epoch, epoch ? resident : NULL);
