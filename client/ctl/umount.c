@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -65,14 +66,69 @@ static int run_helper(const char *point, bool lazy, struct refusal *refusal)
 	return strstr(refusal->text, "busy") ? -EBUSY : -EPERM;
 }
 
-static int unmount_one(const char *point, bool lazy, struct refusal *refusal)
+/* The number of the mount that is at a point; 0: none is. */
+static uint64_t mount_at(const char *point)
 {
-	int rc = 0;
+	struct mountinfo info;
+	uint64_t id;
 
-	if (umount2(point, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)))
+	if (mountinfo_find(&info, point) <= 0)
+		return 0;
+	id = info.id;
+	mountinfo_close(&info);
+	return id;
+}
+
+static bool is_mounted(uint64_t id)
+{
+	struct mountinfo info;
+	bool found = false;
+
+	if (mountinfo_open(&info))
+		return true;
+	while (!found && mountinfo_next(&info) > 0)
+		found = info.id == id;
+	mountinfo_close(&info);
+	return found;
+}
+
+/* Enters the directory that a mount is in. Somebody may rename what leads there, and put something
+ * else in its place; the name of a mount point itself nobody can change. So what is there is
+ * compared with the number after that. 0 or a negative errno. */
+static int enter_parent(const char *point, uint64_t id, const char **name)
+{
+	char parent[PATH_MAX + 8];
+	struct statx stat;
+	char *slash;
+
+	snprintf(parent, sizeof(parent), "%s", point);
+	slash = strrchr(parent, '/');
+	*name = point + (slash - parent) + 1;
+	slash[slash == parent] = '\0';
+	if (chdir(parent) ||
+	    statx(AT_FDCWD, **name ? *name : ".",
+		  AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat))
+		return -errno;
+	return stat.stx_mnt_id == id ? 0 : -ESTALE;
+}
+
+static int unmount_there(const char *point, uint64_t id, bool lazy)
+{
+	const char *name;
+	int rc = enter_parent(point, id, &name);
+
+	if (!rc && umount2(name, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)))
 		rc = -errno;
+	/* The current directory must not keep a mount busy. */
+	return chdir("/") && !rc ? -errno : rc;
+}
+
+static int unmount_one(const char *point, uint64_t id, bool lazy, struct refusal *refusal)
+{
+	int rc = unmount_there(point, id, lazy);
+
 	snprintf(refusal->text, sizeof(refusal->text), "%s", strerror(-rc));
-	if (rc == -EPERM)
+	if (rc == -EPERM || (rc == -EACCES && geteuid() != 0))
 		rc = run_helper(point, lazy, refusal);
 	return rc;
 }
@@ -105,16 +161,6 @@ static int say_busy(const char *point, const char *control, const struct busy *b
 	return EXIT_FAILED;
 }
 
-static bool is_mounted(const char *point)
-{
-	struct mountinfo info;
-
-	if (mountinfo_find(&info, point) <= 0)
-		return false;
-	mountinfo_close(&info);
-	return true;
-}
-
 /* An overlay is ours if its lower layer is where native mode keeps it. */
 static bool is_ours(const struct mountinfo *info, bool has_control)
 {
@@ -126,8 +172,9 @@ static bool is_ours(const struct mountinfo *info, bool has_control)
 	       strstr(info->options, "/shadefs/");
 }
 
-/* Whether a shadefs is mounted at POINT; prints what is wrong otherwise. Returns an exit code. */
-static int check_ours(const char *given, const char *point, bool has_control)
+/* Whether a shadefs is mounted at POINT; prints what is wrong otherwise. Returns an exit code, and
+ * the number of the mount. */
+static int check_ours(const char *given, const char *point, bool has_control, uint64_t *id)
 {
 	struct mountinfo info;
 	struct mount *mount;
@@ -135,6 +182,7 @@ static int check_ours(const char *given, const char *point, bool has_control)
 
 	if (mountinfo_find(&info, point) <= 0)
 		return say(EXIT_FAILED, "nothing is mounted at '%s'", given);
+	*id = info.id;
 	if (!is_ours(&info, has_control)) {
 		/* Its type says otherwise, but it may have a .shade that answers. */
 		if (!mount_open(point, &mount))
@@ -149,29 +197,29 @@ static int check_ours(const char *given, const char *point, bool has_control)
 	return code;
 }
 
-static int unmount_both(const char *point, const char *control, bool lazy)
+static int unmount_both(const char *point, uint64_t id, const char *control, bool lazy)
 {
-	bool has_control = is_mounted(control);
+	uint64_t control_id = mount_at(control);
 	struct refusal refusal = { "" };
 	struct busy *busy = must(calloc(1, sizeof(*busy)));
 	const char *failed = point;
 	int rc = 0;
 
 	/* A shadefs daemon does not count: it may use the mount until .shade is unmounted. */
-	if (has_control && !lazy) {
+	if (control_id && !lazy) {
 		busy_find(busy, point);
 		rc = busy->others ? -EBUSY : 0;
 	}
-	if (!rc && has_control) {
+	if (!rc && control_id) {
 		failed = control;
-		rc = unmount_one(control, lazy, &refusal);
+		rc = unmount_one(control, control_id, lazy, &refusal);
 	}
 	if (!rc) {
 		failed = point;
-		rc = unmount_one(point, lazy, &refusal);
+		rc = unmount_one(point, id, lazy, &refusal);
 	}
 	/* A daemon whose .shade was unmounted may have unmounted the rest by itself. */
-	if (rc && !is_mounted(point))
+	if (rc && !is_mounted(id))
 		rc = 0;
 	if (rc == -EBUSY) {
 		busy_find(busy, point);
@@ -215,17 +263,18 @@ int verb_umount(struct call *call)
 {
 	char point[PATH_MAX];
 	char control[PATH_MAX + 8];
+	uint64_t id = 0;
 	int code;
 
 	if (!resolve_mount_point(call->given_mount, point))
 		return say(EXIT_FAILED, "there is no '%s': %s", call->given_mount, strerror(errno));
 	snprintf(control, sizeof(control), "%s/.shade", point);
-	code = check_ours(call->given_mount, point, is_mounted(control));
+	code = check_ours(call->given_mount, point, mount_at(control) != 0, &id);
 	if (code)
 		return code;
 	/* The current directory of this process must not keep the mount busy. */
 	if (chdir("/"))
 		return say(EXIT_FAILED, "could not leave the current directory: %s",
 			   strerror(errno));
-	return unmount_both(point, control, call->options.lazy);
+	return unmount_both(point, id, control, call->options.lazy);
 }

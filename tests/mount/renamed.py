@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 import time
 
-from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, mount_points, read,
+from common import (MODE, SHADECTL, SHADEFS, Shade, Slow, is_mounted, make_tree, mount_points, read,
                     reads_as, run_tests, scratch, wait_until)
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -145,6 +145,30 @@ def a_flush_changes_nothing_else():
     scene.remove()
 
 
+def shadectl_unmounts_no_other():
+    """It finds one or the other at the name, and unmounts ours or nothing."""
+    root, _ = make_tree(3)
+    scene = Scene()
+    fs = Shade(root, scene.point)
+    scene.swap('mkdir d/mnt')
+    subprocess.run(["mount", "--bind", scene.victim, scene.point], check=True)
+    flipper = flip(*(os.path.join(scene.home, name) for name in "de"))
+    try:
+        def is_done():
+            return subprocess.run([SHADECTL, "umount", scene.point],
+                                  capture_output=True).returncode == 0
+        wait_until(is_done, "it has met ours")
+    finally:
+        os.kill(flipper, signal.SIGKILL)
+        os.waitpid(flipper, 0)
+    fs.process.wait(60)
+    bound = [path for path in (scene.point, scene.moved) if is_mounted(path)]
+    assert len(bound) == 1, "the other one is still there"
+    subprocess.run(["umount", bound[0]], check=True)
+    fs.end()
+    scene.remove()
+
+
 def a_flush_keeps_the_flags_of_a_mount():
     """An administrator has remounted it: that stays so."""
     root, _ = make_tree(3)
@@ -238,5 +262,6 @@ def a_manifest_stays_in_its_directory():
 
 run_tests([the_end_unmounts_our_own, an_end_that_somebody_brings_about_unmounts_our_own,
            what_a_killed_daemon_left_is_found, a_flush_changes_nothing_else,
+           shadectl_unmounts_no_other,
            a_flush_keeps_the_flags_of_a_mount, the_mount_is_where_its_point_was_resolved,
            control_comes_back_where_it_was, a_manifest_stays_in_its_directory])
