@@ -172,27 +172,36 @@ static bool is_ours(const struct mountinfo *info, bool has_control)
 	       strstr(info->options, "/shadefs/");
 }
 
+/* Whether the mount with this number has a .shade that answers. */
+static bool has_files(const char *point, uint64_t id)
+{
+	int root = open(point, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	struct statx stat;
+	bool has;
+
+	if (root < 0)
+		return false;
+	has = !statx(root, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) &&
+	      stat.stx_mnt_id == id && !faccessat(root, ".shade/control", F_OK, 0);
+	close(root);
+	return has;
+}
+
 /* Whether a shadefs is mounted at POINT; prints what is wrong otherwise. Returns an exit code, and
  * the number of the mount. */
 static int check_ours(const char *given, const char *point, bool has_control, uint64_t *id)
 {
 	struct mountinfo info;
-	struct mount *mount;
 	int code = EXIT_OK;
 
 	if (mountinfo_find(&info, point) <= 0)
 		return say(EXIT_FAILED, "nothing is mounted at '%s'", given);
 	*id = info.id;
-	if (!is_ours(&info, has_control)) {
-		/* Its type says otherwise, but it may have a .shade that answers. */
-		if (!mount_open(point, &mount))
-			mount_close(mount);
-		else
-			code = say(EXIT_FAILED,
-				   "what is mounted at '%s' is no shadefs but %s; umount(8) "
-				   "unmounts anything",
-				   given, info.type);
-	}
+	if (!is_ours(&info, has_control) && !has_files(point, info.id))
+		code = say(EXIT_FAILED,
+			   "what is mounted at '%s' is no shadefs but %s; umount(8) unmounts "
+			   "anything",
+			   given, info.type);
 	mountinfo_close(&info);
 	return code;
 }
