@@ -111,7 +111,8 @@ static int scan_dir(struct scan *scan, struct node *dir)
 			rc = -ECANCELED;
 		if (!rc && node_is_dir(child)) {
 			rc = scan_dir(scan, child);
-			if (tree_is_unreadable(tree, child, rc))
+			if (tree_is_unreadable(tree, child, rc) ||
+			    (rc == -ESTALE && tree_is_displaced(tree, child)))
 				rc = 0; /* it has no samples */
 		} else if (!rc && slot != SLOT_NONE) {
 			rc = add_sample(scan, slot);

@@ -211,13 +211,15 @@ static void do_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
  * one did. */
 static int read_acl(const struct files *files, struct node *node, void *value, size_t size)
 {
+	struct tree *tree = cache_tree(files->options.cache);
 	char *path = node_path(node);
-	int rc = path ? store_acl(files->options.store, path,
-				  node_is_file(node) ? &node->attr : NULL, value, size)
-		      : -ENOMEM;
+	struct store_attr expected;
+	int rc;
 
+	tree_get_attr(tree, node, &expected);
+	rc = path ? store_acl(files->options.store, path, &expected, value, size) : -ENOMEM;
 	if (rc == -ESTALE)
-		tree_mark_stale(cache_tree(files->options.cache), node);
+		tree_mark_stale(tree, node);
 	free(path);
 	return rc;
 }
@@ -245,9 +247,12 @@ static void do_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 static void do_readlink(fuse_req_t req, fuse_ino_t ino)
 {
 	const struct files *files = files_of(req);
-	char *path = node_path(node_of(files, ino)), *target = NULL;
-	int rc = path ? store_readlink(files->options.store, path, &target) : -ENOMEM;
+	struct node *node = node_of(files, ino);
+	char *path = node_path(node), *target = NULL;
+	int rc = path ? store_readlink(files->options.store, path, &node->attr, &target) : -ENOMEM;
 
+	if (rc == -ESTALE)
+		tree_mark_stale(tree_of(req), node);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else

@@ -136,6 +136,18 @@ bool tree_is_unreadable(struct tree *tree, const struct node *dir, int rc)
 	       rc == -ENAMETOOLONG;
 }
 
+bool tree_is_displaced(struct tree *tree, struct node *dir)
+{
+	bool displaced;
+
+	lock_acquire(&tree->lock);
+	if (dir->parent && !dir->detached)
+		(void)tree_await_here_locked(tree, dir->parent, clock_now_ms());
+	displaced = dir->detached;
+	lock_release(&tree->lock);
+	return displaced;
+}
+
 bool tree_begin_listing(struct tree *tree, struct node *dir, uint64_t now_ms)
 {
 	uint64_t checked_ms;
@@ -211,8 +223,11 @@ int tree_find(struct tree *tree, const char *path, uint64_t now_ms, struct node 
 	return rc;
 }
 
+/* The root has no name that could be another's. */
 void tree_mark_stale(struct tree *tree, struct node *node)
 {
+	if (!node->parent)
+		return;
 	atomic_store(&node->stale, true);
 	node_set_checked_ms(node->parent, 0);
 	atomic_store(&tree->doubted, true);

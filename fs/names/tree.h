@@ -92,8 +92,8 @@ void tree_get_attr(struct tree *tree, const struct node *node, struct store_attr
 /* Whether the source was last asked about a directory longer than `staleness` ago. */
 bool tree_is_old(const struct tree *tree, const struct node *dir, uint64_t now_ms);
 /* Asks the source for those of a directory, for a caller with a thread of its own, which waits.
- * False: it did not tell before the deadline, or is being asked already, and this is what is known.
- */
+ * False: it did not tell before the deadline, has another directory there, or is being asked
+ * already, and this is what is known. */
 bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr);
 
 /* Whether names have come, or permissions of directories or the root have changed, since the last
@@ -113,6 +113,10 @@ uint64_t tree_left_out(struct tree *tree);
 /* Whether reading a directory failed because of the directory alone, and not of the source: it may
  * be closed to the daemon, or a dead file system that is mounted inside the source. */
 bool tree_is_unreadable(struct tree *tree, const struct node *dir, int rc);
+/* After -ESTALE, for a caller with a thread of its own, which waits: whether the path of a
+ * directory leads to another one by now, and it was no failure of the source. The caller holds it.
+ */
+bool tree_is_displaced(struct tree *tree, struct node *dir);
 
 /* A cursor in a listing points after a child. It stays right if the directory is read again
  * meanwhile and others come or go: no name is left out or told twice. Below 2^63 - 3. */

@@ -19,7 +19,11 @@
 /* What the source has in a directory, as nodes that nobody knows yet. */
 struct listing {
 	struct node *dir;
+	const char *path;
 	struct reading *reading;
+	struct store_attr attr;	 /* the directory's, from before its names were read */
+	struct store_dir source; /* if `is_open` */
+	bool is_open;
 	uint64_t now_ms;
 	struct node **children;
 	uint32_t count, room;
@@ -147,12 +151,24 @@ static void log_left_out(const struct listing *listing, const char *path)
 		*path ? "/" : "", listing->left_name, strerror(-listing->left_rc), more);
 }
 
-static int list_source(struct tree *tree, const char *path, struct listing *listing)
+/* Everything that is asked about below a directory is asked through its descriptor. The directory
+ * that has its path by now may be another one, which not everybody may enter who may enter this.
+ * `attr`: what the source tells of it now. */
+static int open_source(struct tree *tree, struct listing *listing, struct store_attr *attr)
 {
-	int rc = store_list(tree->store, path, add_entry, listing);
+	struct store_attr expected = listing->attr;
+	int rc = store_open_dir(tree->store, listing->path, &expected, &listing->source, attr);
+
+	listing->is_open = !rc;
+	return rc;
+}
+
+static int list_source(struct listing *listing)
+{
+	int rc = store_list(&listing->source, add_entry, listing);
 
 	if (!rc)
-		log_left_out(listing, path);
+		log_left_out(listing, listing->path);
 	free(listing->left_name);
 	return rc ? rc : close_listing(listing);
 }
@@ -160,34 +176,34 @@ static int list_source(struct tree *tree, const char *path, struct listing *list
 /* What a manifest says of a directory. */
 struct recalling {
 	struct tree *tree;
-	const char *path;
 	struct listing *listing;
 };
 
-static int stat_below(struct tree *tree, const char *path, const char *name,
-		      struct store_attr *attr)
+static int stat_below(const struct recalling *r, const char *name, struct store_attr *attr)
 {
-	char *child;
-	int rc;
+	struct store_attr now;
+	int rc = r->listing->is_open ? 0 : open_source(r->tree, r->listing, &now);
 
-	if (asprintf(&child, "%s%s%s", path, *path ? "/" : "", name) < 0)
-		return -ENOMEM;
-	rc = store_stat(tree->store, child, attr);
-	free(child);
-	return rc;
+	return rc ? rc : store_stat_in(&r->listing->source, name, attr);
 }
 
-/* Files are compared with the source when they are fetched. Directories, whose modes say who may
- * enter, and empty files are never fetched, so the source is asked about them now; and about files
- * in another file system than the directory, since no manifest can tell which one that is now. */
+/* Files are compared with the source when they are fetched, and links when they are read.
+ * Directories, whose modes say who may enter, and empty files are never fetched, so the
+ * source is asked about them now; and about files in another file system than the directory, since
+ * no manifest can tell which one that is now. */
+static bool needs_asking(const struct store_attr *attr)
+{
+	return attr_is_dir(attr) || !attr->size || attr->dev == STORE_DEV_ELSEWHERE;
+}
+
 static int recall_entry(void *context, const char *name, const struct store_attr *attr)
 {
 	struct recalling *r = context;
 	struct store_attr now = *attr;
 	int rc = 0;
 
-	if (attr_is_dir(attr) || !attr->size || attr->dev == STORE_DEV_ELSEWHERE) {
-		rc = stat_below(r->tree, r->path, name, &now);
+	if (needs_asking(attr)) {
+		rc = stat_below(r, name, &now);
 		if (!rc && attr_is_dir(attr) != attr_is_dir(&now))
 			rc = -ESTALE;
 	}
@@ -196,11 +212,11 @@ static int recall_entry(void *context, const char *name, const struct store_attr
 
 /* 1: the listing is what the manifest has; 0: it has no such version of the directory, or
  * something in it is not as it says. */
-static int recall_listing(struct tree *tree, const struct manifest *manifest, const char *path,
-			  const struct store_attr *version, struct listing *listing)
+static int recall_listing(struct tree *tree, const struct manifest *manifest,
+			  struct listing *listing)
 {
-	struct recalling recalling = { tree, path, listing };
-	int rc = manifest_list(manifest, path, version, recall_entry, &recalling);
+	struct recalling recalling = { tree, listing };
+	int rc = manifest_list(manifest, listing->path, &listing->attr, recall_entry, &recalling);
 
 	if (rc == 1)
 		rc = close_listing(listing) ? -ENOMEM : 1;
@@ -243,48 +259,58 @@ static void adopt_owner_locked(struct tree *tree, struct node *dir, const struct
 }
 
 /* Before its listing is there: only what closes it. Who may enter from now on may find what was
- * never meant for them as long as its old children are known; and something else may have its name
- * by now. */
+ * never meant for them as long as its old children are known. */
 static void adopt_closing_locked(struct tree *tree, struct node *dir, const struct store_attr *attr)
 {
 	struct store_attr closed = *attr;
 
 	lock_assert_held(&tree->lock);
-	if (attr->ino != dir->attr.ino || attr->dev != dir->attr.dev || !attr_is_dir(attr) ||
-	    attr->uid != dir->attr.uid || attr->gid != dir->attr.gid)
+	if (attr->uid != dir->attr.uid || attr->gid != dir->attr.gid)
 		return;
 	closed.mode &= dir->attr.mode | ~0777u;
 	adopt_owner_locked(tree, dir, &closed);
 }
 
-static int ask_about_dir(struct tree *tree, const struct listing *listing, const char *path,
-			 struct store_attr *attr)
+static int ask_about_dir(struct tree *tree, struct listing *listing)
 {
-	int rc = store_stat(tree->store, path, attr);
+	int rc;
 
+	listing->now_ms = clock_now_ms();
+	rc = open_source(tree, listing, &listing->attr);
 	if (rc)
 		return rc;
 	atomic_store(&listing->reading->progress_ms, clock_now_ms());
 	lock_acquire(&tree->lock);
-	adopt_closing_locked(tree, listing->dir, attr);
+	adopt_closing_locked(tree, listing->dir, &listing->attr);
 	lock_release(&tree->lock);
 	return 0;
 }
 
 /* Asks about the directory before reading it, so that it is read again some time if it changes
- * meanwhile. `attr` is known already if `listing->now_ms` says when it was asked for. */
-static int read_listing(struct tree *tree, struct listing *listing, const struct manifest *manifest,
-			struct store_attr *attr)
+ * meanwhile. `listing->attr` is right already if `listing->now_ms` says when it was asked for; else
+ * only which directory that is. */
+static int read_listing(struct tree *tree, struct listing *listing, const struct manifest *manifest)
+{
+	int rc = listing->now_ms ? 0 : ask_about_dir(tree, listing);
+
+	if (rc || (manifest && recall_listing(tree, manifest, listing)))
+		return rc;
+	if (!listing->is_open)
+		rc = ask_about_dir(tree, listing);
+	return rc ? rc : list_source(listing);
+}
+
+static int read_source(struct tree *tree, struct listing *listing, const struct manifest *manifest)
 {
 	char *path = node_path(listing->dir);
-	int rc = path ? 0 : -ENOMEM;
+	int rc;
 
-	if (!rc && !listing->now_ms) {
-		listing->now_ms = clock_now_ms();
-		rc = ask_about_dir(tree, listing, path, attr);
-	}
-	if (!rc && !(manifest && recall_listing(tree, manifest, path, attr, listing)))
-		rc = list_source(tree, path, listing);
+	if (!path)
+		return -ENOMEM;
+	listing->path = path;
+	rc = read_listing(tree, listing, manifest);
+	if (listing->is_open)
+		store_close_dir(&listing->source);
 	free(path);
 	return rc;
 }
@@ -293,8 +319,7 @@ static int read_listing(struct tree *tree, struct listing *listing, const struct
  * fault of the source that is over. */
 static bool is_unchanged(const struct node *old, const struct node *found)
 {
-	return node_is_dir(old) ? node_is_dir(found) && old->attr.ino == found->attr.ino &&
-					  old->attr.dev == found->attr.dev
+	return node_is_dir(old) ? node_is_dir(found) && store_same_file(&old->attr, &found->attr)
 				: store_same_version(&old->attr, &found->attr);
 }
 
@@ -407,8 +432,9 @@ int tree_read_dir_locked(struct tree *tree, struct reading *reading)
 {
 	struct node *dir = reading->dir;
 	struct manifest *manifest = dir->dir.children ? NULL : tree->manifest;
-	struct listing listing = { .dir = dir, .reading = reading, .known = dir->dir.left_out };
-	struct store_attr attr = dir->attr;
+	struct listing listing = {
+		.dir = dir, .attr = dir->attr, .reading = reading, .known = dir->dir.left_out
+	};
 	int rc;
 
 	lock_assert_held(&tree->lock);
@@ -419,19 +445,22 @@ int tree_read_dir_locked(struct tree *tree, struct reading *reading)
 			listing.now_ms = node_checked_ms(dir);
 	}
 	lock_release(&tree->lock);
-	rc = read_listing(tree, &listing, manifest, &attr);
+	rc = read_source(tree, &listing, manifest);
 	manifest_put(manifest);
 	lock_acquire(&tree->lock);
 	if (!rc && dir->detached)
 		rc = -ENOENT;
 	if (rc) {
 		drop_listing(&listing);
+		if (rc == -ESTALE)
+			tree_mark_stale(tree, dir);
 		return rc;
 	}
-	adopt_owner_locked(tree, dir, &attr);
-	if (!store_same_attr(&dir->attr, &attr))
+	assert(store_same_file(&dir->attr, &listing.attr));
+	adopt_owner_locked(tree, dir, &listing.attr);
+	if (!store_same_attr(&dir->attr, &listing.attr))
 		tell_of_attr_locked(tree, dir);
-	dir->attr = attr;
+	dir->attr = listing.attr;
 	tree_set_left_out_locked(tree, dir, listing.left_out);
 	replace_children_locked(tree, &listing);
 	return 0;

@@ -367,19 +367,23 @@ int tree_read_again_locked(struct tree *tree, struct node *dir, uint64_t now_ms,
 				NULL);
 }
 
-/* The kernel is not notified: it ignores an answer about an inode that a notification has
- * overtaken, and would go by what it knew before. The answer is the notification. */
-static void adopt_attr_locked(struct tree *tree, struct node *dir, const struct store_attr *found,
+/* False: the source told of another directory. The kernel is not notified: it ignores an answer
+ * about an inode that a notification has overtaken, and would go by what it knew before. The answer
+ * is the notification. */
+static bool adopt_attr_locked(struct tree *tree, struct node *dir, const struct store_attr *found,
 			      struct store_attr *attr)
 {
 	lock_assert_held(&tree->lock);
-	if (found->ino != dir->attr.ino || found->dev != dir->attr.dev)
-		return; /* perhaps it is no more, or no more there */
+	if (!store_same_file(found, &dir->attr)) {
+		tree_mark_stale(tree, dir); /* perhaps it is no more, or no more there */
+		return false;
+	}
 	*attr = *found;
 	if (dir->dir.reading || store_same_attr(&dir->attr, found))
-		return;
+		return true;
 	dir->attr = *found;
 	node_set_checked_ms(dir, 0); /* names may have changed, too */
+	return true;
 }
 
 bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct store_attr *attr)
@@ -394,7 +398,7 @@ bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct 
 		reading = begin_locked(tree, dir, true, now_ms);
 	is_told = reading && !wait_here_locked(tree, reading, UINT64_MAX, &found);
 	if (is_told)
-		adopt_attr_locked(tree, dir, &found, attr);
+		is_told = adopt_attr_locked(tree, dir, &found, attr);
 	lock_release(&tree->lock);
 	return is_told;
 }

@@ -70,8 +70,10 @@ static int refresh_dir(const struct refresh *refresh, struct node *dir)
 	lock_release(&tree->lock);
 	if (!dirs)
 		return -ENOMEM;
-	if (tree_is_unreadable(tree, dir, rc))
-		rc = 0; /* nobody can read it any more */
+	/* Nobody can read it any more, or its path leads to another directory, and its parent is
+	 * read again. */
+	if (tree_is_unreadable(tree, dir, rc) || (rc == -ESTALE && dir->parent))
+		rc = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		if (atomic_load(refresh->stop))
 			rc = -ECANCELED;

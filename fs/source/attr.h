@@ -52,11 +52,17 @@ bool store_is_coarse(const struct store_attr *attr);
 
 #define STORE_TIME_MAX ((((__int128)15) << 64) + INT64_MAX)
 
+/* Whether these are attributes of one file, or of one directory, whatever has changed in it. */
+static inline bool store_same_file(const struct store_attr *a, const struct store_attr *b)
+{
+	return a->ino == b->ino && a->dev == b->dev;
+}
+
 static inline bool store_same_version(const struct store_attr *a, const struct store_attr *b)
 {
-	return a->ino == b->ino && a->dev == b->dev && a->size == b->size &&
-	       a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
-	       a->mtime_era == b->mtime_era && a->ctime_era == b->ctime_era;
+	return store_same_file(a, b) && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+	       a->ctime_ns == b->ctime_ns && a->mtime_era == b->mtime_era &&
+	       a->ctime_era == b->ctime_era;
 }
 
 static inline bool store_same_attr(const struct store_attr *a, const struct store_attr *b)

@@ -3,11 +3,21 @@
 #ifndef SHADE_DIR_H
 #define SHADE_DIR_H
 
+#include <fcntl.h>
+#include <linux/openat2.h>
 #include <sys/stat.h>
 
 #include "source/store.h"
 
 #define DIR_WANTED (STATX_BASIC_STATS) /* for dir_convert() */
+
+/* How a path below the root is opened: no link leads out of it. */
+static inline struct open_how dir_how_beneath(int flags)
+{
+	return (struct open_how){ .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
+				  .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+					     RESOLVE_NO_MAGICLINKS };
+}
 
 struct devices *dir_devices(struct store *store);
 /* A descriptor of the directory, good for the calls that end in `at`. */
@@ -18,8 +28,13 @@ void dir_convert(struct store *store, const struct statx *from, struct store_att
 int dir_stat(struct store *store, const char *path, struct store_attr *attr);
 int dir_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
 	    size_t size);
-int dir_readlink(struct store *store, const char *path, char **target);
-int dir_list(struct store *store, const char *path, store_entry *entry, void *context);
+int dir_readlink(struct store *store, const char *path, const struct store_attr *expected,
+		 char **target);
+int dir_open_dir(struct store_dir *dir, const char *path, const struct store_attr *expected,
+		 struct store_attr *attr);
+int dir_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr);
+int dir_list(const struct store_dir *dir, store_entry *entry, void *context);
+void dir_close_dir(struct store_dir *dir);
 int dir_statfs(struct store *store, struct statvfs *out);
 
 #endif

@@ -25,9 +25,7 @@
 
 static int open_beneath(const struct store *store, const char *path, int flags)
 {
-	struct open_how how = { .flags = (uint64_t)(flags | O_CLOEXEC | O_NOFOLLOW),
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-					   RESOLVE_NO_MAGICLINKS };
+	struct open_how how = dir_how_beneath(flags);
 	long fd = syscall(SYS_openat2, dir_root(store), *path ? path : ".", &how, sizeof(how));
 
 	return fd < 0 ? -errno : (int)fd;
@@ -81,6 +79,23 @@ int dir_stat(struct store *store, const char *path, struct store_attr *attr)
 	return rc;
 }
 
+static bool is_expected(const struct store_attr *found, const struct store_attr *expected)
+{
+	return S_ISDIR(expected->mode) ? S_ISDIR(found->mode) && store_same_file(found, expected)
+				       : store_same_version(found, expected);
+}
+
+/* Whether an open file is what the caller means. */
+static int check_fd(struct store *store, int fd, const struct store_attr *expected)
+{
+	struct store_attr found;
+	int rc = stat_fd(store, fd, "", &found);
+
+	if (rc)
+		return rc;
+	return is_expected(&found, expected) ? 0 : -ESTALE;
+}
+
 /* Through its descriptor's name, since it is not open for reading: it may be for others alone. */
 static int get_acl(int fd, void *value, size_t size)
 {
@@ -101,32 +116,33 @@ int dir_acl(struct store *store, const char *path, const struct store_attr *expe
 	    size_t size)
 {
 	int fd = open_beneath(store, path, O_PATH);
-	struct store_attr found = { 0 };
-	int length, rc = 0;
+	int length, rc;
 
 	if (fd < 0)
 		return fd;
 	length = get_acl(fd, value, size);
-	if (expected)
-		rc = stat_fd(store, fd, "", &found);
-	if (!rc && expected && !store_same_version(&found, expected))
-		rc = -ESTALE;
+	rc = expected ? check_fd(store, fd, expected) : 0;
 	close(fd);
 	return rc ? rc : length;
 }
 
-int dir_readlink(struct store *store, const char *path, char **target)
+int dir_readlink(struct store *store, const char *path, const struct store_attr *expected,
+		 char **target)
 {
 	char text[4096];
-	int fd = open_beneath(store, path, O_PATH);
+	int fd = open_beneath(store, path, O_PATH), rc;
 	ssize_t length;
 
 	if (fd < 0)
 		return fd;
 	length = readlinkat(fd, "", text, sizeof(text) - 1);
+	rc = length < 0 ? -errno : 0;
+	/* Another file than a link may be there by now: that is more than an error. */
+	if (check_fd(store, fd, expected))
+		rc = -ESTALE;
 	close(fd);
-	if (length < 0)
-		return -errno;
+	if (rc)
+		return rc;
 	text[length] = 0;
 	*target = strdup(text);
 	return *target ? 0 : -ENOMEM;
@@ -300,23 +316,51 @@ static int list(struct store *store, DIR *dir, store_entry *entry, void *context
 	return rc;
 }
 
-int dir_list(struct store *store, const char *path, store_entry *entry, void *context)
+/* Its attributes need no right to read it. O_DIRECTORY has an automounter mount what belongs here.
+ */
+int dir_open_dir(struct store_dir *dir, const char *path, const struct store_attr *expected,
+		 struct store_attr *attr)
 {
-	int fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY | O_NOATIME);
-	DIR *dir;
-	int rc;
+	int fd = open_beneath(dir->store, path, O_PATH | O_DIRECTORY);
+	int rc = fd < 0 ? fd : stat_fd(dir->store, fd, "", attr);
 
-	if (fd == -EPERM) /* only its owner and root may ask for that */
-		fd = open_beneath(store, path, O_RDONLY | O_DIRECTORY);
+	if (!rc && !store_same_file(attr, expected))
+		rc = -ESTALE;
+	if (!rc)
+		dir->fd = fd;
+	else if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+void dir_close_dir(struct store_dir *dir)
+{
+	close(dir->fd);
+	dir->fd = -1;
+}
+
+int dir_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr)
+{
+	return stat_fd(dir->store, dir->fd, name, attr);
+}
+
+int dir_list(const struct store_dir *dir, store_entry *entry, void *context)
+{
+	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
+	int fd = openat(dir->fd, ".", flags | O_NOATIME), rc;
+	DIR *stream;
+
+	if (fd < 0 && errno == EPERM) /* only its owner and root may ask for that */
+		fd = openat(dir->fd, ".", flags);
 	if (fd < 0)
-		return fd;
-	dir = fdopendir(fd);
-	if (!dir) {
+		return -errno;
+	stream = fdopendir(fd);
+	if (!stream) {
 		rc = -errno;
 		close(fd);
 		return rc;
 	}
-	rc = list(store, dir, entry, context);
-	closedir(dir);
+	rc = list(dir->store, stream, entry, context);
+	closedir(stream);
 	return rc;
 }

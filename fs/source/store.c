@@ -41,17 +41,37 @@ int store_stat(struct store *store, const char *path, struct store_attr *attr)
 int store_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
 	      size_t size)
 {
+	assert(expected || !*path);
 	return store->ops->acl(store, path, expected, value, size);
 }
 
-int store_readlink(struct store *store, const char *path, char **target)
+int store_readlink(struct store *store, const char *path, const struct store_attr *expected,
+		   char **target)
 {
-	return store->ops->readlink(store, path, target);
+	return store->ops->readlink(store, path, expected, target);
 }
 
-int store_list(struct store *store, const char *path, store_entry *entry, void *context)
+int store_open_dir(struct store *store, const char *path, const struct store_attr *expected,
+		   struct store_dir *dir, struct store_attr *attr)
 {
-	return store->ops->list(store, path, entry, context);
+	assert(expected);
+	*dir = (struct store_dir){ .store = store, .fd = -1 };
+	return store->ops->open_dir(dir, path, expected, attr);
+}
+
+void store_close_dir(struct store_dir *dir)
+{
+	dir->store->ops->close_dir(dir);
+}
+
+int store_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr)
+{
+	return dir->store->ops->stat_in(dir, name, attr);
+}
+
+int store_list(const struct store_dir *dir, store_entry *entry, void *context)
+{
+	return dir->store->ops->list(dir, entry, context);
 }
 
 int store_statfs(struct store *store, struct statvfs *out)

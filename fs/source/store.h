@@ -6,6 +6,10 @@
  * Paths are relative to the root of the source, "" is the root itself; no path leaves it,
  * whatever links there are. Names and attributes are asked for with calls that wait; file
  * contents come asynchronously, many at a time. Nothing is ever written.
+ *
+ * Somebody may rename what is at the source at any moment, so a path alone says nothing about which
+ * file or directory it leads to. Callers say which one they mean, and the backend compares that
+ * with what it has opened: -ESTALE if it is another.
  */
 #ifndef SHADE_STORE_H
 #define SHADE_STORE_H
@@ -39,6 +43,12 @@ struct store_read {
 	struct store_read *next;
 };
 
+/* A directory that is open: what has its path by now does not matter. */
+struct store_dir {
+	struct store *store;
+	int fd; /* the backend's own */
+};
+
 /* Called for each name but . and ..; a result other than 0 ends the listing. `rc` is 0, or a
  * negative errno if the source has the name and fails to tell of it; then `attr` is NULL. */
 typedef int store_entry(void *context, const char *name, const struct store_attr *attr, int rc);
@@ -48,8 +58,13 @@ struct store_ops {
 	int (*stat)(struct store *store, const char *path, struct store_attr *attr);
 	int (*acl)(struct store *store, const char *path, const struct store_attr *expected,
 		   void *value, size_t size);
-	int (*readlink)(struct store *store, const char *path, char **target);
-	int (*list)(struct store *store, const char *path, store_entry *entry, void *context);
+	int (*readlink)(struct store *store, const char *path, const struct store_attr *expected,
+			char **target);
+	int (*open_dir)(struct store_dir *dir, const char *path, const struct store_attr *expected,
+			struct store_attr *attr);
+	int (*stat_in)(const struct store_dir *dir, const char *name, struct store_attr *attr);
+	int (*list)(const struct store_dir *dir, store_entry *entry, void *context);
+	void (*close_dir)(struct store_dir *dir);
 	int (*statfs)(struct store *store, struct statvfs *out);
 	void (*read)(struct store *store, struct store_read *read);
 	void (*cancel)(struct store *store, struct store_read *read);
@@ -66,19 +81,30 @@ int store_dir_open(struct store **out, const char *path, unsigned depth);
 /* All reads must be done. */
 void store_close(struct store *store);
 
+/* Whatever is there. */
 int store_stat(struct store *store, const char *path, struct store_attr *attr);
 /* Access control lists, as the kernel keeps them in this attribute of a file. */
 #define STORE_ACL "system.posix_acl_access"
 /* Its length, or a negative errno: -ENODATA if there is none, also because there cannot be one;
- * -ERANGE if it needs more room; -ESTALE if this is not the version that was expected. With a
- * `size` of 0 only the length is told. `expected` may be NULL. */
+ * -ERANGE if it needs more room; -ESTALE if this is not the version that was expected, or, of a
+ * directory, not the directory that was. With a `size` of 0 only the length is told. `expected` may
+ * be NULL for the root. */
 int store_acl(struct store *store, const char *path, const struct store_attr *expected, void *value,
 	      size_t size);
-/* A string that the caller frees. */
-int store_readlink(struct store *store, const char *path, char **target);
-/* In any sequence. Returns what `entry` returned if that was not 0. Entries that vanish meanwhile
- * are left out. If the directory itself does not answer, the listing fails as a whole. */
-int store_list(struct store *store, const char *path, store_entry *entry, void *context);
+/* A string that the caller frees. -ESTALE if this is not the version that was expected. */
+int store_readlink(struct store *store, const char *path, const struct store_attr *expected,
+		   char **target);
+/* Opens a directory and asks for its attributes. -ESTALE if it is not the directory that was
+ * expected, whatever its version; -ENOTDIR or -ELOOP if it is none. */
+int store_open_dir(struct store *store, const char *path, const struct store_attr *expected,
+		   struct store_dir *dir, struct store_attr *attr);
+void store_close_dir(struct store_dir *dir);
+/* One name in it. */
+int store_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr);
+/* All names in it, in any sequence. Returns what `entry` returned if that was not 0. Entries that
+ * vanish meanwhile are left out. If the directory itself does not answer, the listing fails as a
+ * whole. */
+int store_list(const struct store_dir *dir, store_entry *entry, void *context);
 int store_statfs(struct store *store, struct statvfs *out);
 
 /* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */

@@ -28,6 +28,7 @@ struct page {
 
 struct inode {
 	struct node *node; /* NULL: a free entry */
+	uint64_t ino;	   /* of the file or directory at the source */
 	uint32_t generation;
 	uint64_t lookups;
 	unsigned opens;
@@ -106,8 +107,10 @@ static struct inode *make_inode(struct node *node)
 		inode = find_inode(NULL);
 		if (!inode)
 			fail_run("more than %d inodes", INODES_MAX);
-		*inode = (struct inode){ .node = node };
+		*inode = (struct inode){ .node = node, .ino = node->attr.ino };
 	}
+	if (inode->ino != node->attr.ino)
+		fail_run("%s has become another file or directory", node->name);
 	inode->generation = (uint32_t)(node_slot(node) + 1);
 	inode->lookups++;
 	return inode;
@@ -290,6 +293,24 @@ static int await_dir(struct node *dir)
 	return parked.rc;
 }
 
+/* Who may enter a directory may look up what is in that one, and not in another that has its name
+ * by now. */
+static void check_parent(const struct node *node)
+{
+	const struct node *dir = node->parent;
+
+	if (dir->parent && !source_was_in(node->attr.ino, dir->attr.ino))
+		fail_run("%s is told to be in a directory that never had it", node->name);
+}
+
+/* What the kernel remembers of a directory goes with that. */
+static void forget_names_in(int dir)
+{
+	for (int i = 0; i < FILES; i++)
+		if (files[i].dir == dir)
+			file_names[i].inode = NULL;
+}
+
 /* A LOOKUP, as fuse/files.c handles it. */
 static int ask(struct node *parent, const char *name, struct dentry *dentry, bool own)
 {
@@ -307,8 +328,11 @@ static int ask(struct node *parent, const char *name, struct dentry *dentry, boo
 		dentry->inode = NULL;
 		return rc;
 	}
+	check_parent(node);
 	if (one_in(4))
 		fiber_yield(); /* the answer is on its way */
+	if (node_is_dir(node) && find_inode(node) != dentry->inode)
+		forget_names_in(node->name[1] - '0');
 	dentry->inode = make_inode(node);
 	dentry->until_ms =
 		world.plan.observed ? UINT64_MAX : clock_now_ms() + world.plan.staleness_ms;
@@ -634,15 +658,18 @@ void kernel_tell_accesses(void *unused)
 /* --- a reader -----------------------------------------------------------------------------------
  */
 
-/* Like the kernel: a name whose file is stale is looked up once more. */
+/* Like the kernel: a name whose file is stale is looked up once more, and so is the whole path if
+ * its directory is. */
 static int open_name(int dir, const char *name, struct inode **out)
 {
 	int rc = -ESTALE;
 
 	for (int tries = 0; rc == -ESTALE && tries < 2; tries++) {
 		rc = look_up(dir, name, false, out);
+		if (rc == -ESTALE)
+			dentry_of(dir, NULL)->inode = dentry_of(dir, name)->inode = NULL;
 		if (rc)
-			return rc;
+			continue;
 		rc = open_inode(*out);
 		if (!rc)
 			(*out)->opens++;

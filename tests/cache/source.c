@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * A source: three directories of small and large files. Reads take time, bytes are copied when a
+ * A source: three directories of small and large files. Some time another directory, with files of
+ * its own, has the name of one. Reads take time, bytes are copied when a
  * read ends, and if the file has changed meanwhile some pages are of the old version. A file that
  * is written in place has its new date at once, and its new bytes some time later. The version
  * check is the real one, store_read_outcome(). As in the daemon, one thread ends all reads.
@@ -17,6 +18,8 @@
 
 #define READS_MAX 64
 #define VERSIONS_MAX 65536
+#define HOMES_MAX 8192
+#define DIR_BITS 8 /* store_dir.fd: the number of a directory in these, its inode number above */
 #define WRITE_MS_MAX 240 /* less than the time for which the cache takes a version for young */
 
 struct pending {
@@ -39,6 +42,10 @@ static struct writing {
 	struct stamp before; /* what was there until it is complete */
 	uint64_t until_ms;
 } writings[VERSIONS_MAX]; /* by version; 0: it was complete when it came into being */
+static struct home {
+	uint64_t file, dir; /* inode numbers: the file was in the directory */
+} homes[HOMES_MAX];
+static unsigned home_count;
 static bool closing;
 static struct thread ender;
 
@@ -82,6 +89,23 @@ static void supersede(struct file *file)
 	file->faulty_ms = clock_now_ms();
 }
 
+bool source_was_in(uint64_t file, uint64_t dir)
+{
+	for (unsigned i = home_count; i-- > 0;)
+		if (homes[i].file == file && homes[i].dir == dir)
+			return true;
+	return false;
+}
+
+static void note_home(const struct file *file)
+{
+	if (source_was_in(file->attr.ino, dir_attrs[file->dir].ino))
+		return;
+	if (home_count == HOMES_MAX)
+		fail_run("more than %d files", HOMES_MAX);
+	homes[home_count++] = (struct home){ file->attr.ino, dir_attrs[file->dir].ino };
+}
+
 static uint64_t draw_size(const struct file *file)
 {
 	uint64_t pages = file - files < world.plan.large ? 8 + draw(PAGES_MAX - 8) : draw(5);
@@ -99,6 +123,7 @@ static void write_version(struct file *file, bool new_inode)
 	file->attr.mtime_ns = file->attr.ctime_ns = next_version();
 	file->attr.mode = S_IFREG | 0644;
 	file->attr.nlink = 1;
+	note_home(file);
 }
 
 static bool is_being_written(const struct file *file)
@@ -123,6 +148,7 @@ static void reset(void)
 	memset(page_counts, 0, sizeof(page_counts));
 	memset(pending, 0, sizeof(pending));
 	last_number = last_change = 0;
+	home_count = 0;
 	closing = false;
 	for (int dir = 0; dir <= DIRS; dir++) {
 		dir_attrs[dir] = (struct store_attr){ .ino = next_number(),
@@ -149,10 +175,30 @@ struct file *source_find(const char *path)
 	return NULL;
 }
 
+/* Another directory takes the name of one, and has files of its own. */
+static void replace_dir(int dir)
+{
+	if (dir_hangs[dir])
+		return;
+	for (int i = 0; i < FILES; i++)
+		if (files[i].dir == dir && (files[i].hangs || is_being_written(&files[i])))
+			return;
+	dir_attrs[dir].ino = next_number();
+	touch_dir(dir);
+	touch_dir(DIRS);
+	for (int i = 0; i < FILES; i++)
+		if (files[i].dir == dir && files[i].exists)
+			write_version(&files[i], true);
+}
+
 void source_change(void)
 {
 	struct file *file = &files[draw(FILES)], *other;
 
+	if (one_in(20)) {
+		replace_dir(file->dir);
+		return;
+	}
 	/* Each version of a file that hangs would hold what one file may hold. */
 	if (file->hangs || is_being_written(file))
 		return;
@@ -182,6 +228,8 @@ void source_change(void)
 			other->attr = attr;
 			file->attr.ctime_ns = next_version();
 			other->attr.ctime_ns = next_version();
+			note_home(file);
+			note_home(other);
 			touch_dir(other->dir);
 		}
 		touch_dir(file->dir);
@@ -305,14 +353,39 @@ static int fake_stat(struct store *store, const char *path, struct store_attr *a
 	return 0;
 }
 
-/* A name is looked at after it was read: what has gone meanwhile is left out. */
-static int fake_list(struct store *store, const char *path, store_entry *entry, void *context)
+static int fake_open_dir(struct store_dir *dir, const char *path, const struct store_attr *expected,
+			 struct store_attr *attr)
 {
-	int dir = dir_number(path), rc = 0;
+	int number = dir_number(path);
+
+	wait_a_while(number);
+	*attr = dir_attrs[number];
+	if (!store_same_file(attr, expected))
+		return -ESTALE;
+	dir->fd = (int)attr->ino << DIR_BITS | number;
+	return 0;
+}
+
+/* A directory that has lost its name is an empty one, or the source does not know it any more. */
+static bool is_replaced(const struct store_dir *dir)
+{
+	return dir_attrs[dir->fd & ((1 << DIR_BITS) - 1)].ino != (uint64_t)(dir->fd >> DIR_BITS);
+}
+
+static void fake_close_dir(struct store_dir *dir)
+{
+	dir->fd = -1;
+}
+
+/* A name is looked at after it was read: what has gone meanwhile is left out. */
+static int fake_list(const struct store_dir *open, store_entry *entry, void *context)
+{
+	int dir = open->fd & ((1 << DIR_BITS) - 1), rc = 0;
 	char name[16];
 
-	(void)store;
 	wait_a_while(dir);
+	if (is_replaced(open))
+		return one_in(2) ? 0 : -ESTALE;
 	for (int i = 0; dir == DIRS && !rc && i < DIRS; i++) {
 		snprintf(name, sizeof(name), "d%d", i);
 		rc = entry(context, name, &dir_attrs[i], 0);
@@ -320,7 +393,7 @@ static int fake_list(struct store *store, const char *path, store_entry *entry, 
 	for (int i = 0; dir < DIRS && !rc && i < FILES; i++) {
 		if (one_in(8))
 			fiber_yield();
-		if (files[i].dir == dir && files[i].exists)
+		if (files[i].dir == dir && files[i].exists && !is_replaced(open))
 			rc = entry(context, files[i].name, &files[i].attr, 0);
 	}
 	return rc;
@@ -471,7 +544,9 @@ static void fake_close(struct store *store)
 struct store *source_open(void)
 {
 	static const struct store_ops ops = { .stat = fake_stat,
+					      .open_dir = fake_open_dir,
 					      .list = fake_list,
+					      .close_dir = fake_close_dir,
 					      .read = fake_read,
 					      .cancel = fake_cancel,
 					      .close = fake_close };

@@ -82,6 +82,8 @@ void source_fault(void);  /* some fault begins or ends */
 void source_calm(void);	  /* all faults end */
 /* The file with this path. NULL: there never was one. */
 struct file *source_find(const char *path);
+/* Whether a file was ever in a directory, by their inode numbers. */
+bool source_was_in(uint64_t file, uint64_t dir);
 /* The number of a version. */
 uint64_t source_version(const struct store_attr *attr);
 /* When this version of a file was no more; UINT64_MAX: it is the present one. */
