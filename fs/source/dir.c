@@ -13,9 +13,11 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -27,12 +29,28 @@
 #define WORKERS 64 /* of the kernel, for chains that wait */
 
 /*
+ * A path is resolved once, to a descriptor that can be asked about the file but not read (O_PATH).
+ * What is opened for reading is that descriptor's file, by its name in /proc/self/fd, and what is
+ * compared in the end is that descriptor's file, too. So it does not matter what has the path
+ * meanwhile. Such a descriptor is needed because statx does not take a file that only the ring has
+ * open, and because resolving can be had without waiting: see find_now().
+ *
  * A read on its way is a chain of requests that one of the kernel's workers follows, so that
- * nobody is woken between them: open, read, statx, drop, close. They are hard links: after a
- * failure the file is still closed. The statx comes after the read and is compared with what was
- * known before it: a change in between shows.
+ * nobody is woken between them: open, read, statx, drop, close, and release of the descriptor. They
+ * are hard links: after a failure the file is still closed. The statx comes after the read and is
+ * compared with what was known before it: a change in between shows. Where resolving the path has
+ * to wait for the source, that is a chain of its own before the other one (LINK_FIND).
  */
-enum link { LINK_OPEN, LINK_READ, LINK_STAT, LINK_DROP, LINK_CLOSE, LINKS };
+enum link {
+	LINK_FIND,
+	LINK_OPEN,
+	LINK_READ,
+	LINK_STAT,
+	LINK_DROP,
+	LINK_CLOSE,
+	LINK_RELEASE,
+	LINKS
+};
 
 #define CHAIN_ALIGN 16 /* completions name the chain and the link in one number */
 static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
@@ -40,6 +58,8 @@ static_assert(LINKS < CHAIN_ALIGN, "links fit into the tag");
 struct chain {
 	_Alignas(CHAIN_ALIGN) struct store_read *read;
 	unsigned file;	/* in the ring's table of files */
+	int found;	/* what the path led to; -1: it is not resolved */
+	char name[16];	/* of `found`, in /proc/self/fd */
 	enum link last; /* to complete */
 	bool direct;	/* around the page cache */
 	bool noatime;	/* and without a trace at the source */
@@ -59,6 +79,7 @@ struct refusals {
 struct dir_store {
 	struct store store;
 	int root;
+	int fds;   /* /proc/self/fd */
 	uid_t uid; /* the daemon's */
 	unsigned depth;
 	struct thread thread;
@@ -99,16 +120,25 @@ static void seal_link(struct io_uring_sqe *sqe, struct chain *chain, enum link l
 	io_uring_sqe_set_flags(sqe, sqe->flags | flags);
 }
 
-/* By name, since a file that only the ring has open cannot be asked about. docs/design.md says what
- * that leaves open. */
-static void add_stat_locked(struct dir_store *store, struct chain *chain, bool last)
+static void add_stat_locked(struct dir_store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	lock_assert_held(&store->lock);
+	io_uring_prep_statx(sqe, chain->found, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, DIR_WANTED,
+			    &chain->stat);
+	seal_link(sqe, chain, LINK_STAT, false);
+}
+
+/* Only whether the path leads to the version that is expected: nothing is read. */
+static void add_check_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	lock_assert_held(&store->lock);
 	io_uring_prep_statx(sqe, store->root, chain->read->path,
 			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, DIR_WANTED, &chain->stat);
-	seal_link(sqe, chain, LINK_STAT, last);
+	seal_link(sqe, chain, LINK_STAT, true);
 }
 
 static void add_drop_locked(struct dir_store *store, struct chain *chain)
@@ -129,7 +159,28 @@ static bool may_keep_atime_locked(const struct dir_store *store, const struct st
 	return !store->refused[attr->dev].noatime && (!store->uid || store->uid == attr->uid);
 }
 
-static void submit_read_locked(struct dir_store *store, struct chain *chain)
+/* An O_PATH descriptor needs nothing of the file but its name, so this does not wait if the kernel
+ * has that in memory, which it has after a listing. -1: it has not. Another one would have to be
+ * woken for resolving the path, which takes longer than the rest of all this. */
+static int find_now(const struct dir_store *store, const char *path)
+{
+	struct open_how how = dir_how_beneath(O_PATH);
+
+	how.resolve |= RESOLVE_CACHED;
+	return (int)syscall(SYS_openat2, store->root, path, &how, sizeof(how));
+}
+
+static void add_find_locked(struct dir_store *store, struct chain *chain)
+{
+	struct io_uring_sqe *sqe = add_link_locked(store);
+
+	lock_assert_held(&store->lock);
+	chain->how = dir_how_beneath(O_PATH);
+	io_uring_prep_openat2(sqe, store->root, chain->read->path, &chain->how);
+	seal_link(sqe, chain, LINK_FIND, true);
+}
+
+static void add_read_locked(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
 	uint64_t from = read->offset + read->got;
@@ -141,24 +192,26 @@ static void submit_read_locked(struct dir_store *store, struct chain *chain)
 			read->got % STORE_ALIGN == 0;
 	chain->noatime = may_keep_atime_locked(store, read->expected);
 
-	chain->how = (struct open_how){ .flags = (uint64_t)(O_RDONLY | O_NONBLOCK | O_NOFOLLOW |
+	chain->how = (struct open_how){ .flags = (uint64_t)(O_RDONLY | O_NONBLOCK |
 							    (chain->direct ? O_DIRECT : 0) |
-							    (chain->noatime ? O_NOATIME : 0)),
-					.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
-						   RESOLVE_NO_MAGICLINKS };
-	io_uring_prep_openat2_direct(sqe, store->root, read->path, &chain->how, chain->file);
+							    (chain->noatime ? O_NOATIME : 0)) };
+	snprintf(chain->name, sizeof(chain->name), "%d", chain->found);
+	io_uring_prep_openat2_direct(sqe, store->fds, chain->name, &chain->how, chain->file);
 	seal_link(sqe, chain, LINK_OPEN, false);
 	sqe = add_link_locked(store);
 	io_uring_prep_read(sqe, (int)chain->file, (char *)read->buffer + read->got,
 			   (unsigned)(chain->direct ? store_round_up(left) : left), from);
 	sqe->flags |= IOSQE_FIXED_FILE;
 	seal_link(sqe, chain, LINK_READ, false);
-	add_stat_locked(store, chain, false);
+	add_stat_locked(store, chain);
 	if (!chain->direct)
 		add_drop_locked(store, chain);
 	sqe = add_link_locked(store);
 	io_uring_prep_close_direct(sqe, chain->file);
-	seal_link(sqe, chain, LINK_CLOSE, true);
+	seal_link(sqe, chain, LINK_CLOSE, false);
+	sqe = add_link_locked(store);
+	io_uring_prep_close(sqe, chain->found);
+	seal_link(sqe, chain, LINK_RELEASE, true);
 }
 
 /* It was cancelled while it waited: ends by the thread, like all. */
@@ -168,8 +221,7 @@ static void add_nothing_locked(struct dir_store *store, struct chain *chain)
 
 	lock_assert_held(&store->lock);
 	io_uring_prep_nop(sqe);
-	chain->last = LINK_OPEN;
-	io_uring_sqe_set_data(sqe, (char *)chain + LINK_OPEN);
+	seal_link(sqe, chain, LINK_OPEN, true);
 }
 
 static void submit_locked(struct dir_store *store, struct chain *chain)
@@ -178,12 +230,16 @@ static void submit_locked(struct dir_store *store, struct chain *chain)
 
 	lock_assert_held(&store->lock);
 	memset(chain->results, 0, sizeof(chain->results));
+	if (!chain->read->cancelled && chain->read->buffer && chain->found < 0)
+		chain->found = find_now(store, chain->read->path);
 	if (chain->read->cancelled)
 		add_nothing_locked(store, chain);
-	else if (chain->read->buffer)
-		submit_read_locked(store, chain);
+	else if (!chain->read->buffer)
+		add_check_locked(store, chain);
+	else if (chain->found < 0)
+		add_find_locked(store, chain);
 	else
-		add_stat_locked(store, chain, true);
+		add_read_locked(store, chain);
 	do {
 		rc = io_uring_submit(&store->ring);
 	} while (rc == -EINTR || rc == -EAGAIN || rc == -EBUSY);
@@ -210,11 +266,15 @@ static void start_waiting_locked(struct dir_store *store)
 	}
 }
 
-/* Whether the file system cannot read around its cache, or not without setting atime. */
-static struct refusals refused(const struct chain *chain)
+/* Whether the file system cannot read around its cache, or not without setting atime. What another
+ * file says to that, which somebody has put in the place of the one that is wanted, does not count.
+ */
+static struct refusals refused(const struct chain *chain, bool is_expected)
 {
 	int opened = chain->results[LINK_OPEN];
 
+	if (!is_expected)
+		return (struct refusals){ 0 };
 	return (struct refusals){
 		.direct = chain->direct &&
 			  (opened == -EINVAL || chain->results[LINK_READ] == -EINVAL),
@@ -222,26 +282,56 @@ static struct refusals refused(const struct chain *chain)
 	};
 }
 
-/* What came of it: 0, STORE_MORE, or a negative errno. */
-static int outcome(struct store *store, const struct chain *chain)
+/* What came of it: 0, STORE_MORE, or a negative errno. Whatever error another file gave, the one
+ * that is wanted is not there. */
+static int outcome(const struct chain *chain, const struct store_attr *found)
 {
-	struct store_attr found;
-
 	if (chain->read->cancelled)
 		return -ETIMEDOUT;
+	if (!chain->results[LINK_STAT] && !store_same_version(found, chain->read->expected))
+		return -ESTALE;
 	for (enum link link = LINK_OPEN; link <= LINK_STAT; link++)
 		if (chain->results[link] < 0)
 			return chain->results[link];
-	dir_convert(store, &chain->stat, &found);
-	return store_read_outcome(chain->read, &found, (size_t)chain->results[LINK_READ]);
+	return store_read_outcome(chain->read, found, (size_t)chain->results[LINK_READ]);
+}
+
+/* The chain has ended; nothing is open. */
+static int conclude(struct dir_store *store, const struct chain *chain, struct refusals *now)
+{
+	struct store_attr found = { 0 };
+	bool is_expected = false;
+
+	if (!chain->read->cancelled && !chain->results[LINK_STAT]) {
+		dir_convert(&store->store, &chain->stat, &found);
+		is_expected = store_same_version(&found, chain->read->expected);
+	}
+	*now = refused(chain, is_expected);
+	return now->direct || now->noatime ? STORE_MORE : outcome(chain, &found);
+}
+
+/* After LINK_FIND: the rest follows. */
+static int take_found(struct chain *chain)
+{
+	chain->found = chain->results[LINK_FIND] < 0 ? -1 : chain->results[LINK_FIND];
+	return chain->found < 0 ? chain->results[LINK_FIND] : STORE_MORE;
+}
+
+/* After LINK_RELEASE, which is never cancelled, but might be with the whole ring. */
+static void forget_found(struct chain *chain)
+{
+	if (chain->last == LINK_RELEASE && chain->results[LINK_RELEASE] != -ECANCELED)
+		chain->found = -1;
 }
 
 static void finish(struct dir_store *store, struct chain *chain)
 {
 	struct store_read *read = chain->read;
-	struct refusals now = refused(chain), *known = &store->refused[read->expected->dev];
-	int rc = now.direct || now.noatime ? STORE_MORE : outcome(&store->store, chain);
+	struct refusals now = { 0 }, *known = &store->refused[read->expected->dev];
+	int rc, unused;
 
+	forget_found(chain);
+	rc = chain->last == LINK_FIND ? take_found(chain) : conclude(store, chain, &now);
 	lock_acquire(&store->lock);
 	known->direct |= now.direct;
 	known->noatime |= now.noatime;
@@ -252,11 +342,15 @@ static void finish(struct dir_store *store, struct chain *chain)
 	}
 	if (rc && chain->cancelled)
 		rc = -ETIMEDOUT;
+	unused = chain->found;
+	chain->found = -1;
 	read->progress = NULL;
 	chain->next = store->free;
 	store->free = chain;
 	start_waiting_locked(store);
 	lock_release(&store->lock);
+	if (unused >= 0)
+		close(unused);
 	read->done(read, rc);
 }
 
@@ -333,7 +427,7 @@ static void cancel_locked(struct dir_store *store, struct chain *chain)
 {
 	lock_assert_held(&store->lock);
 	chain->cancelled = true;
-	for (enum link link = LINK_OPEN; link < LINKS; link++) {
+	for (enum link link = LINK_FIND; link < LINK_RELEASE; link++) {
 		struct io_uring_sqe *sqe = io_uring_get_sqe(&store->ring);
 
 		if (!sqe)
@@ -369,6 +463,7 @@ static int make_chains(struct dir_store *store)
 	memset(store->chains, 0, store->depth * sizeof(*store->chains));
 	for (unsigned i = 0; i < store->depth; i++) {
 		store->chains[i].file = i;
+		store->chains[i].found = -1;
 		store->chains[i].next = store->free;
 		store->free = &store->chains[i];
 	}
@@ -408,6 +503,16 @@ static void wake(struct dir_store *store)
 	lock_release(&store->lock);
 }
 
+static void free_store(struct dir_store *store)
+{
+	if (store->fds >= 0)
+		close(store->fds);
+	if (store->root >= 0)
+		close(store->root);
+	lock_destroy(&store->lock);
+	free(store);
+}
+
 static void dir_close(struct store *base)
 {
 	struct dir_store *store = (struct dir_store *)base;
@@ -418,9 +523,7 @@ static void dir_close(struct store *base)
 	(void)io_uring_unregister_files(&store->ring);
 	io_uring_queue_exit(&store->ring);
 	free(store->chains);
-	close(store->root);
-	lock_destroy(&store->lock);
-	free(store);
+	free_store(store);
 }
 
 static const struct store_ops dir_ops = {
@@ -437,6 +540,19 @@ static const struct store_ops dir_ops = {
 	.close = dir_close,
 };
 
+/* 0 or a negative errno. */
+static int open_dirs(struct dir_store *store, const char *path)
+{
+	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (store->root < 0)
+		return -errno;
+	store->fds = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (store->fds >= 0)
+		return 0;
+	log_say(LOG_ERRORS, "/proc/self/fd: %s", strerror(errno));
+	return -EIO;
+}
+
 int store_dir_open(struct store **out, const char *path, unsigned depth)
 {
 	struct dir_store *store = calloc(1, sizeof(*store));
@@ -450,17 +566,16 @@ int store_dir_open(struct store **out, const char *path, unsigned depth)
 	store->uid = geteuid();
 	store->waiting_end = &store->waiting;
 	lock_init(&store->lock, LOCK_STORE);
-	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	rc = store->root < 0 ? -errno : dir_stat(&store->store, "", &top); /* in device 0 */
+	store->fds = -1;
+	rc = open_dirs(store, path);
+	if (!rc)
+		rc = dir_stat(&store->store, "", &top); /* in device 0 */
 	if (!rc)
 		rc = start(store);
 	if (!rc) {
 		*out = &store->store;
 		return 0;
 	}
-	if (store->root >= 0)
-		close(store->root);
-	lock_destroy(&store->lock);
-	free(store);
+	free_store(store);
 	return rc;
 }
