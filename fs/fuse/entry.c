@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What the kernel is told of a node: its attributes, and for how long they hold. */
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include "base/threads.h"
 #include "fuse/internal.h"
@@ -14,17 +15,30 @@ static struct timespec time_from(__int128 ns)
 	return (struct timespec){ .tv_sec = (time_t)((ns - rest) / 1000000000), .tv_nsec = rest };
 }
 
+/* No device can be opened through the mount, but its number is seen. An overlay takes the character
+ * device 0/0 for a mark that hides a name; no driver has that number, so another one that no driver
+ * has is shown for it. */
+static dev_t device_of(const struct store_attr *attr)
+{
+	if (!store_is_device(attr))
+		return 0;
+	return S_ISCHR(attr->mode) && !attr->size ? makedev(0, 1) : (dev_t)attr->size;
+}
+
 struct stat entry_stat(const struct store_attr *attr)
 {
+	uint64_t size = store_is_device(attr) ? 0 : attr->size;
+
 	return (struct stat){
+		.st_rdev = device_of(attr),
 		.st_ino = store_shown_ino(attr),
 		.st_mode = attr->mode,
 		.st_nlink = attr->nlink,
 		.st_uid = attr->uid,
 		.st_gid = attr->gid,
-		.st_size = (off_t)attr->size,
+		.st_size = (off_t)size,
 		.st_blksize = 4096,
-		.st_blocks = (blkcnt_t)((attr->size + 511) / 512),
+		.st_blocks = (blkcnt_t)((size + 511) / 512),
 		.st_mtim = time_from(store_mtime(attr)),
 		.st_ctim = time_from(store_ctime(attr)),
 		.st_atim = time_from(store_mtime(attr)),

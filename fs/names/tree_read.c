@@ -188,12 +188,13 @@ static int stat_below(const struct recalling *r, const char *name, struct store_
 }
 
 /* Files are compared with the source when they are fetched, and links when they are read.
- * Directories, whose modes say who may enter, and empty files are never fetched, so the
+ * Directories, whose modes say who may enter, empty files and devices are never fetched, so the
  * source is asked about them now; and about files in another file system than the directory, since
  * no manifest can tell which one that is now. */
 static bool needs_asking(const struct store_attr *attr)
 {
-	return attr_is_dir(attr) || !attr->size || attr->dev == STORE_DEV_ELSEWHERE;
+	return attr_is_dir(attr) || !attr->size || store_is_device(attr) ||
+	       attr->dev == STORE_DEV_ELSEWHERE;
 }
 
 static int recall_entry(void *context, const char *name, const struct store_attr *attr)

@@ -17,6 +17,8 @@
  *
  * A source may span file systems, each of which numbers its files from 1. `dev` says which it is,
  * in numbers that hold while the daemon runs; 0 is that of the source's top.
+ *
+ * The size of a device node is always 0, so `size` is the number of its device instead.
  */
 struct store_attr {
 	uint64_t ino;
@@ -49,6 +51,11 @@ void store_set_ctime(struct store_attr *attr, __int128 ns);
 int64_t store_changed_ms(const struct store_attr *attr);
 /* Whether the source dates files by whole seconds, as far as this one tells. */
 bool store_is_coarse(const struct store_attr *attr);
+
+static inline bool store_is_device(const struct store_attr *attr)
+{
+	return (attr->mode & 0170000) == 0020000 || (attr->mode & 0170000) == 0060000;
+}
 
 #define STORE_TIME_MAX ((((__int128)15) << 64) + INT64_MAX)
 

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/xattr.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,6 +51,8 @@ void dir_convert(struct store *store, const struct statx *from, struct store_att
 		.nlink = (from->stx_nlink < STORE_LINKS_MAX ? from->stx_nlink : STORE_LINKS_MAX) &
 			 STORE_LINKS_MAX,
 	};
+	if (store_is_device(to))
+		to->size = makedev(from->stx_rdev_major, from->stx_rdev_minor);
 	store_set_mtime(to, time_of(&from->stx_mtime));
 	store_set_ctime(to, time_of(&from->stx_ctime));
 }
