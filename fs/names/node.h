@@ -25,7 +25,8 @@ struct range_file;
 
 /* Directories: names/ alone, tree lock. */
 struct node_dir {
-	struct node **children;	 /* sorted by name; NULL: not read yet */
+	struct node *
+		*children; /* sorted by name, and an index: tree_cursor.c; NULL: not read yet */
 	uint64_t listed_ms : 48; /* `checked_ms` when the kernel last listed it */
 	uint64_t left_out : 16;	 /* names that the source fails to tell of */
 	uint32_t child_count;

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Cursors in listings. A large directory is listed in many pieces, and may be read again between
- * two of them. A cursor is the number of the child that came last and a hash of its name: if that
- * number is another's by now, the name is looked for, among the children and among the last
+ * two of them. A cursor is the number of the child that came last and a hash of its name, the tag:
+ * if that number is another's by now, the name is looked for, among the children and among the last
  * names that were removed.
+ *
+ * Anybody can seek to any number that never was a cursor, as often as they like, while all requests
+ * wait. So a directory of many children has an index of their tags, in which a search takes as
+ * many steps as the number of children has bits, however the names were chosen. The index is made
+ * when the directory was read, without the tree's lock.
  */
+#include <assert.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +30,103 @@ uint64_t tree_cursor_after(const struct node *child, uint32_t index)
 	return (uint64_t)tag_of(child->name) << 32 | index;
 }
 
+/* --- the index ----------------------------------------------------------------------------------
+ */
+
+#define FEW 32 /* children: they are searched one by one, and have no index */
+
+size_t tree_children_bytes(uint32_t count)
+{
+	size_t each = sizeof(struct node *) + (count > FEW ? sizeof(uint32_t) : 0);
+
+	return (count + !count) * each;
+}
+
+/* What the index is sorted by: tags that are equal by the number of the child. */
+static uint64_t key_of(struct node *const *children, uint32_t number)
+{
+	return (uint64_t)tag_of(children[number]->name) << 32 | number;
+}
+
+static int by_key(const void *a, const void *b)
+{
+	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+
+	return (left > right) - (left < right);
+}
+
+int tree_index_children(struct node **children, uint32_t count)
+{
+	uint32_t *numbers = (uint32_t *)(children + count);
+	uint64_t *keys;
+
+	if (count <= FEW)
+		return 0;
+	keys = malloc(count * sizeof(*keys));
+	if (!keys)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < count; i++)
+		keys[i] = key_of(children, i);
+	qsort(keys, count, sizeof(*keys), by_key);
+	for (uint32_t i = 0; i < count; i++)
+		numbers[i] = (uint32_t)keys[i];
+	free(keys);
+	return 0;
+}
+
+/* Where a key is in the index, or would be. */
+static uint32_t search(struct node *const *children, uint32_t count, uint64_t key)
+{
+	const uint32_t *numbers = (const uint32_t *)(children + count);
+	uint32_t from = 0, to = count;
+
+	while (from < to) {
+		uint32_t middle = from + (to - from) / 2;
+
+		if (key_of(children, numbers[middle]) < key)
+			from = middle + 1;
+		else
+			to = middle;
+	}
+	return from;
+}
+
+static uint32_t distance(uint32_t a, uint32_t b)
+{
+	return a < b ? b - a : a - b;
+}
+
+/* The child with this tag that is nearest to a number. UINT32_MAX: there is none. */
+static uint32_t find_nearest(struct node *const *children, uint32_t count, uint32_t tag,
+			     uint32_t index)
+{
+	const uint32_t *numbers = (const uint32_t *)(children + count);
+	uint32_t at = search(children, count, (uint64_t)tag << 32 | index), found = UINT32_MAX;
+
+	if (at < count && tag_of(children[numbers[at]]->name) == tag)
+		found = numbers[at];
+	if (at && tag_of(children[numbers[at - 1]]->name) == tag &&
+	    (found == UINT32_MAX || distance(numbers[at - 1], index) <= distance(found, index)))
+		found = numbers[at - 1];
+	return found;
+}
+
+/* The same, one by one. */
+static uint32_t find_nearest_of_few(struct node *const *children, uint32_t count, uint32_t tag,
+				    uint32_t index)
+{
+	uint32_t found = UINT32_MAX;
+
+	for (uint32_t i = 0; i < count; i++)
+		if (tag_of(children[i]->name) == tag &&
+		    (found == UINT32_MAX || distance(i, index) < distance(found, index)))
+			found = i;
+	return found;
+}
+
+/* --- names that are no more ---------------------------------------------------------------------
+ */
+
 void tree_remember_name_locked(struct tree *tree, const struct node *node)
 {
 	struct gone *gone;
@@ -34,7 +138,9 @@ void tree_remember_name_locked(struct tree *tree, const struct node *node)
 		return;
 	gone = &tree->gone[tree->gone_next++ % GONE_MAX];
 	free(gone->name);
-	*gone = (struct gone){ .dir = node->parent, .name = strdup(node->name) };
+	*gone = (struct gone){ .dir = node->parent,
+			       .tag = tag_of(node->name),
+			       .name = strdup(node->name) };
 }
 
 void tree_forget_names(struct tree *tree)
@@ -51,30 +157,33 @@ static const char *find_gone_locked(const struct tree *tree, const struct node *
 	for (uint32_t i = 0; tree->gone && i < GONE_MAX; i++) {
 		const struct gone *gone = &tree->gone[i];
 
-		if (gone->dir == dir && gone->name && tag_of(gone->name) == tag)
+		if (gone->dir == dir && gone->tag == tag && gone->name)
 			return gone->name;
 	}
 	return NULL;
 }
 
-/* Names that came or went have moved the child, mostly not far: the search goes outwards. */
+/* --- cursors ------------------------------------------------------------------------------------
+ */
+
 uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t cursor)
 {
 	uint32_t tag = (uint32_t)(cursor >> 32), index = (uint32_t)cursor;
+	uint32_t count = dir->dir.child_count, found;
+	struct node *const *children = dir->dir.children;
 	const char *gone;
 
 	lock_assert_held(&tree->lock);
-	if (cursor == TREE_BEGIN || !dir->dir.child_count)
+	if (cursor == TREE_BEGIN || !count)
 		return 0;
-	if (index >= dir->dir.child_count)
-		index = dir->dir.child_count - 1;
-	for (uint32_t far = 0; far < dir->dir.child_count; far++) {
-		if (far <= index && tag_of(dir->dir.children[index - far]->name) == tag)
-			return index - far + 1;
-		if (index + far < dir->dir.child_count &&
-		    tag_of(dir->dir.children[index + far]->name) == tag)
-			return index + far + 1;
-	}
+	if (index >= count)
+		index = count - 1;
+	if (tag_of(children[index]->name) == tag)
+		return index + 1;
+	found = count > FEW ? find_nearest(children, count, tag, index)
+			    : find_nearest_of_few(children, count, tag, index);
+	if (found != UINT32_MAX)
+		return found + 1;
 	gone = find_gone_locked(tree, dir, tag);
 	return gone ? tree_number_of(dir, gone) : index;
 }

@@ -13,6 +13,7 @@
 /* A name that was removed. */
 struct gone {
 	const struct node *dir; /* only to be compared */
+	uint32_t tag;
 	char *name;
 };
 
@@ -108,6 +109,11 @@ int tree_read_again_locked(struct tree *tree, struct node *dir, uint64_t now_ms,
 
 /* --- tree_cursor.c */
 
+/* How much memory an array of children needs, with the index that may follow them. */
+size_t tree_children_bytes(uint32_t count);
+/* Makes the index of an array of that size, whose children are sorted by name. Which node has a
+ * name may change after that, but not the names. 0 or -ENOMEM. */
+int tree_index_children(struct node **children, uint32_t count);
 /* The number of the first child after a cursor. */
 uint32_t tree_find_cursor_locked(struct tree *tree, const struct node *dir, uint64_t cursor);
 /* A cursor may point after a name that is no more. */

@@ -124,17 +124,20 @@ static void leave_out_twins(struct listing *listing)
 	listing->count = count;
 }
 
-/* The listing is complete: sorts it. */
+/* The listing is complete: sorts it. An empty one is an array, too. */
 static int close_listing(struct listing *listing)
 {
-	if (!listing->children) {
-		listing->children = malloc(sizeof(struct node *)); /* empty, but read */
-		if (!listing->children)
-			return -ENOMEM;
-	}
-	qsort(listing->children, listing->count, sizeof(struct node *), by_name);
+	struct node **children;
+
+	if (listing->count)
+		qsort(listing->children, listing->count, sizeof(struct node *), by_name);
 	leave_out_twins(listing);
-	return 0;
+	children = realloc(listing->children, tree_children_bytes(listing->count));
+	if (!children)
+		return -ENOMEM;
+	listing->children = children;
+	listing->room = listing->count;
+	return tree_index_children(children, listing->count);
 }
 
 /* Once, and not each time that the directory is read. */
