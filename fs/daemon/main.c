@@ -289,13 +289,14 @@ static int create_scan(struct daemon *daemon)
 	return scan_create(&daemon->scan, &options);
 }
 
+/* A fetch has a descriptor of its file, and so has each thread that asks the source for names. */
 static unsigned depth_for_files(void)
 {
 	struct rlimit limit;
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= (rlim_t)4 * DEPTH)
 		return DEPTH;
-	return limit.rlim_cur > 40 ? (unsigned)(limit.rlim_cur - 32) / 2 : 4;
+	return limit.rlim_cur > 40 ? (unsigned)(limit.rlim_cur - 24) / 4 : 4;
 }
 
 static void tick(void *context)

@@ -33,7 +33,7 @@ int dir_readlink(struct store *store, const char *path, const struct store_attr 
 int dir_open_dir(struct store_dir *dir, const char *path, const struct store_attr *expected,
 		 struct store_attr *attr);
 int dir_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr);
-int dir_list(const struct store_dir *dir, store_entry *entry, void *context);
+int dir_list(struct store_dir *dir, store_entry *entry, void *context);
 void dir_close_dir(struct store_dir *dir);
 int dir_statfs(struct store *store, struct statvfs *out);
 

@@ -338,7 +338,8 @@ int dir_open_dir(struct store_dir *dir, const char *path, const struct store_att
 
 void dir_close_dir(struct store_dir *dir)
 {
-	close(dir->fd);
+	if (dir->fd >= 0)
+		close(dir->fd);
 	dir->fd = -1;
 }
 
@@ -347,7 +348,7 @@ int dir_stat_in(const struct store_dir *dir, const char *name, struct store_attr
 	return stat_fd(dir->store, dir->fd, name, attr);
 }
 
-int dir_list(const struct store_dir *dir, store_entry *entry, void *context)
+int dir_list(struct store_dir *dir, store_entry *entry, void *context)
 {
 	const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
 	int fd = openat(dir->fd, ".", flags | O_NOATIME), rc;
@@ -357,6 +358,7 @@ int dir_list(const struct store_dir *dir, store_entry *entry, void *context)
 		fd = openat(dir->fd, ".", flags);
 	if (fd < 0)
 		return -errno;
+	dir_close_dir(dir); /* a listing may take long, and has one descriptor */
 	stream = fdopendir(fd);
 	if (!stream) {
 		rc = -errno;

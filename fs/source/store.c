@@ -69,7 +69,7 @@ int store_stat_in(const struct store_dir *dir, const char *name, struct store_at
 	return dir->store->ops->stat_in(dir, name, attr);
 }
 
-int store_list(const struct store_dir *dir, store_entry *entry, void *context)
+int store_list(struct store_dir *dir, store_entry *entry, void *context)
 {
 	return dir->store->ops->list(dir, entry, context);
 }

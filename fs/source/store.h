@@ -63,7 +63,7 @@ struct store_ops {
 	int (*open_dir)(struct store_dir *dir, const char *path, const struct store_attr *expected,
 			struct store_attr *attr);
 	int (*stat_in)(const struct store_dir *dir, const char *name, struct store_attr *attr);
-	int (*list)(const struct store_dir *dir, store_entry *entry, void *context);
+	int (*list)(struct store_dir *dir, store_entry *entry, void *context);
 	void (*close_dir)(struct store_dir *dir);
 	int (*statfs)(struct store *store, struct statvfs *out);
 	void (*read)(struct store *store, struct store_read *read);
@@ -103,8 +103,8 @@ void store_close_dir(struct store_dir *dir);
 int store_stat_in(const struct store_dir *dir, const char *name, struct store_attr *attr);
 /* All names in it, in any sequence. Returns what `entry` returned if that was not 0. Entries that
  * vanish meanwhile are left out. If the directory itself does not answer, the listing fails as a
- * whole. */
-int store_list(const struct store_dir *dir, store_entry *entry, void *context);
+ * whole. Nothing else can be asked of the directory after that; it is still to be closed. */
+int store_list(struct store_dir *dir, store_entry *entry, void *context);
 int store_statfs(struct store *store, struct statvfs *out);
 
 /* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */

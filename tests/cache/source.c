@@ -378,7 +378,7 @@ static void fake_close_dir(struct store_dir *dir)
 }
 
 /* A name is looked at after it was read: what has gone meanwhile is left out. */
-static int fake_list(const struct store_dir *open, store_entry *entry, void *context)
+static int fake_list(struct store_dir *open, store_entry *entry, void *context)
 {
 	int dir = open->fd & ((1 << DIR_BITS) - 1), rc = 0;
 	char name[16];

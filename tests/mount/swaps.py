@@ -97,6 +97,42 @@ def names_that_are_exchanged_during_a_read():
         assert "c" not in text, f"{name}: {text.count('c')} bytes of a closed directory"
         assert text == "o" * size or errors in map(str, (errno.ESTALE, errno.EIO)), errors
         wait_until(lambda: reads_as(fs.at(path), b"o" * size), "it is read as it is")
+    wait_until(lambda: not open_below(fs, slow.path), "nothing is open")
+    fs.end()
+    slow.end()
+
+
+def open_below(fs, path):
+    """What the daemon has open there."""
+    folder = f"/proc/{fs.process.pid}/fd"
+    found = []
+    for name in os.listdir(folder):
+        try:
+            found.append(os.readlink(os.path.join(folder, name)))
+        except FileNotFoundError:
+            pass
+    return [target for target in found if target.startswith(path + "/")]
+
+
+def reads_that_are_given_up_leave_nothing_open():
+    """Both while the path is resolved and while the file is read."""
+    root, contents = make_tree(8)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M", staleness=60, deadline=1)
+    first, second, *others = contents
+    for path in contents:
+        os.stat(fs.at(path))
+    slow.tell(f"fault hang /{first}")
+    raises((errno.ETIMEDOUT, errno.EIO), lambda: read(fs.at(first)))
+    slow.tell("clear all")
+    slow.pause()
+    try:
+        raises((errno.ETIMEDOUT, errno.EIO), lambda: read(fs.at(second)))
+    finally:
+        slow.resume()
+    for path in (first, second, *others):
+        wait_until(lambda: reads_as(fs.at(path), contents[path]), f"{path} is read")
+    wait_until(lambda: not open_below(fs, slow.path), "nothing is open")
     fs.end()
     slow.end()
 
@@ -134,7 +170,7 @@ def directories_that_are_exchanged():
     root = make_shared({"small": 5000})
     fs = Shade(root, capacity="8M", staleness=0.2, allow_other=True)
     for first in ("open", "closed"):  # the second time all is as it was, for whoever is inside
-        looker = as_nobody(LOOK, fs.at("shared", "open"), "1.5")
+        looker = as_nobody(LOOK, fs.at("shared", "open"), "1")
         assert looker.stdout.readline() == "ready\n", looker.communicate()
         exchange(root, "shared/open", "shared/closed")
         if first == "closed":
@@ -295,6 +331,7 @@ def marks_of_an_overlay():
     fs.end()
 
 
-run_tests([names_that_are_exchanged_during_a_read, directories_that_are_exchanged,
-           a_list_of_another_directory, a_users_mount_in_the_source, devices_and_the_like,
+run_tests([names_that_are_exchanged_during_a_read, reads_that_are_given_up_leave_nothing_open,
+           directories_that_are_exchanged, a_list_of_another_directory,
+           a_users_mount_in_the_source, devices_and_the_like,
            marks_of_an_overlay])
