@@ -91,7 +91,7 @@ static bool is_expected(const struct store_attr *found, const struct store_attr 
 /* Whether an open file is what the caller means. */
 static int check_fd(struct store *store, int fd, const struct store_attr *expected)
 {
-	struct store_attr found;
+	struct store_attr found = { 0 };
 	int rc = stat_fd(store, fd, "", &found);
 
 	if (rc)
