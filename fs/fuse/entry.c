@@ -82,7 +82,7 @@ struct fuse_entry_param entry_make(const struct files *files, const struct node 
 {
 	double timeout = timeout_of(files, node);
 
-	return (struct fuse_entry_param){ .ino = ino_of(node),
+	return (struct fuse_entry_param){ .ino = ino_of(files, node),
 					  .generation = entry_generation(node),
 					  .attr = entry_stat(attr),
 					  .attr_timeout = timeout,

@@ -40,8 +40,14 @@ static struct tree *tree_of(fuse_req_t req)
 static struct node *node_of(const struct files *files, fuse_ino_t ino)
 {
 	assert(!control_owns(ino));
-	return ino == FUSE_ROOT_ID ? tree_root(cache_tree(files->options.cache))
-				   : (struct node *)ino;
+	return ino == FUSE_ROOT_ID
+		       ? tree_root(cache_tree(files->options.cache))
+		       : (struct node *)(uintptr_t)numbers_decipher(&files->numbers, ino);
+}
+
+const struct node *files_find(const struct files *files, uint64_t number)
+{
+	return number < NUMBERS_FIRST ? NULL : node_of(files, number);
 }
 
 static int visible_errno(int rc)
@@ -682,10 +688,16 @@ static enum session_lane lane_of(void *user_data, uint32_t opcode, uint64_t ino)
 int files_create(struct files **out, const struct files_options *options)
 {
 	struct files *files = calloc(1, sizeof(*files));
+	int rc;
 
 	assert(options->cache && options->store && options->control && options->ended);
 	if (!files)
 		return -ENOMEM;
+	rc = numbers_init(&files->numbers);
+	if (rc) {
+		free(files);
+		return rc;
+	}
 	files->options = *options;
 	files->root = -1;
 	lock_init(&files->notify_lock, LOCK_NOTIFY);

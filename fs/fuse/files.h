@@ -45,6 +45,10 @@ void files_tick(struct files *files);
 /* Not mounted any more. NULL is fine. */
 void files_destroy(struct files *files);
 
+/* The node that the kernel knows by a number. It may be gone, or never have been: the address is
+ * only to be compared. NULL: no node has such a number. */
+const struct node *files_find(const struct files *files, uint64_t number);
+
 /* How the cache reaches the kernel's page cache; the context is a struct files. It can be given to
  * the cache before the mount: the kernel then knows no file. */
 extern const struct page_cache_kernel files_kernel;

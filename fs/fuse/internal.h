@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of fuse/, for files.c (handlers of the source's files), shade.c (handlers of .shade),
- * notify.c (what the daemon tells the kernel) and signals.c (callers that are killed while they
- * wait). All that knows libfuse includes this. */
+ * notify.c (what the daemon tells the kernel), entry.c and signals.c (callers that are killed while
+ * they wait). All that knows libfuse includes this. */
 #ifndef SHADE_FUSE_INTERNAL_H
 #define SHADE_FUSE_INTERNAL_H
 
@@ -10,6 +10,7 @@
 
 #include "base/threads.h"
 #include "fuse/files.h"
+#include "fuse/numbers.h"
 #include "fuse/shade.h"
 
 /* Threads of the daemon that look names up through the mount: more than there are. */
@@ -18,6 +19,7 @@
 struct files {
 	struct shade shade; /* first, for the handlers in shade.c */
 	struct files_options options;
+	struct numbers numbers;	      /* constant */
 	bool native;		      /* constant while mounted */
 	struct fuse_lowlevel_ops ops; /* constant while mounted */
 
@@ -69,10 +71,12 @@ extern const struct fuse_lowlevel_ops files_ops;
  * others to those of files_ops. */
 void shade_join(struct fuse_lowlevel_ops *ops);
 
-/* The address of a node is its inode number. */
-static inline fuse_ino_t ino_of(const struct node *node)
+static_assert(NUMBERS_FIRST >= CONTROL_END, "no node has a number of .shade's");
+
+/* The inode number of the FUSE protocol. */
+static inline fuse_ino_t ino_of(const struct files *files, const struct node *node)
 {
-	return node->parent ? (fuse_ino_t)node : FUSE_ROOT_ID;
+	return node->parent ? numbers_encipher(&files->numbers, (uintptr_t)node) : FUSE_ROOT_ID;
 }
 
 /* --- entry.c */

@@ -42,7 +42,7 @@ static int notify_store(void *context, struct node *node, const void *data, size
 	if (!session)
 		return -ENOENT;
 	buffer.buf[0].mem = (void *)data;
-	rc = fuse_lowlevel_notify_store(session_fuse(session), ino_of(node), (off_t)offset, &buffer,
+	rc = fuse_lowlevel_notify_store(session_fuse(session), ino_of(context, node), (off_t)offset, &buffer,
 					0);
 	end_notify(context);
 	return rc;
@@ -60,7 +60,7 @@ static int notify_drop(void *context, struct node *node)
 	/* A listing that was begun earlier would bring back what is dropped here. */
 	if (node_is_dir(node))
 		tree_wait_for_replies(cache_tree(files->options.cache));
-	rc = fuse_lowlevel_notify_inval_inode(session_fuse(session), ino_of(node), 0, 0);
+	rc = fuse_lowlevel_notify_inval_inode(session_fuse(session), ino_of(files, node), 0, 0);
 	end_notify(files);
 	return rc;
 }
@@ -73,7 +73,7 @@ static int notify_probe(void *context, struct node *node, uint64_t offset, struc
 
 	if (!session)
 		return -ENOENT;
-	rc = fuse_lowlevel_notify_retrieve(session_fuse(session), ino_of(node), 1, (off_t)offset,
+	rc = fuse_lowlevel_notify_retrieve(session_fuse(session), ino_of(context, node), 1, (off_t)offset,
 					   probe);
 	end_notify(context);
 	return rc;
@@ -142,7 +142,7 @@ static int notify_forget_name(void *context, struct node *node)
 		return -ENOENT;
 	/* An answer that was begun earlier would bring the name back. */
 	tree_wait_for_replies(tree);
-	rc = fuse_lowlevel_notify_inval_entry(session_fuse(session), ino_of(node->parent),
+	rc = fuse_lowlevel_notify_inval_entry(session_fuse(session), ino_of(files, node->parent),
 					      node->name, strlen(node->name));
 	/* Somebody who is in the directory never looks it up: see entry_generation(). */
 	if (node_closings(node) && !atomic_load(&node->stale)) {

@@ -4,8 +4,8 @@
  *
  * If the source has another version of a file, the name gets a new node, and the old one lives on
  * without a name for those who still have it open. So whatever is cached for a node is right for
- * ever. Nodes stay where they are in memory until they are forgotten, so their address is the
- * inode number of the FUSE protocol.
+ * ever. Nodes stay where they are in memory until they are forgotten: fuse/numbers.h makes the
+ * inode number of the FUSE protocol from the address.
  *
  * Fields belong to rooms: each says who changes it. There are millions of nodes, so
  * they are packed: with a name of 17 characters one takes 136 bytes, all that malloc() hands out of

@@ -52,8 +52,8 @@ struct fanotify {
 
 /* --- events ----------------------------------------------------------------------------------*/
 
-/* The node and generation that an event is about. */
-static bool decode(const struct fanotify_event_metadata *event, uint64_t *node,
+/* The number and generation of the node that an event is about. */
+static bool decode(const struct fanotify_event_metadata *event, uint64_t *number,
 		   uint32_t *generation)
 {
 	const struct fanotify_event_info_fid *info = (const void *)(event + 1);
@@ -65,7 +65,7 @@ static bool decode(const struct fanotify_event_metadata *event, uint64_t *node,
 	    handle->handle_type != OVERLAY_HANDLE_TYPE || handle->handle_bytes < sizeof(*inner) ||
 	    inner->magic != OVERLAY_MAGIC || inner->type != FUSE_HANDLE_TYPE)
 		return false;
-	*node = (uint64_t)inner->node_high << 32 | inner->node_low;
+	*number = (uint64_t)inner->node_high << 32 | inner->node_low;
 	*generation = inner->generation;
 	return true;
 }
@@ -73,19 +73,21 @@ static bool decode(const struct fanotify_event_metadata *event, uint64_t *node,
 static void tell(struct fanotify *fanotify, const struct fanotify_event_metadata *event)
 {
 	struct cache *cache = fanotify->options.cache;
+	const struct node *node;
 	uint32_t generation;
-	uint64_t node;
+	uint64_t number;
 
 	if (event->mask & FAN_Q_OVERFLOW) {
 		atomic_fetch_add(&fanotify->lost, 1);
 		return;
 	}
-	if (!decode(event, &node, &generation) || !generation)
+	if (!decode(event, &number, &generation) || !generation)
 		return;
-	if (event->mask & FAN_OPEN)
-		cache_saw_open(cache, (const struct node *)(uintptr_t)node, generation - 1);
-	if (event->mask & FAN_CLOSE_NOWRITE)
-		cache_saw_close(cache, (const struct node *)(uintptr_t)node, generation - 1);
+	node = files_find(fanotify->options.files, number);
+	if (node && event->mask & FAN_OPEN)
+		cache_saw_open(cache, node, generation - 1);
+	if (node && event->mask & FAN_CLOSE_NOWRITE)
+		cache_saw_close(cache, node, generation - 1);
 }
 
 /* The lock is held until the cache knows: a second caller must not return before that. */
@@ -143,7 +145,7 @@ void fanotify_wake(struct fanotify *fanotify)
 static int try_out(struct fanotify *fanotify, int root)
 {
 	const uint64_t mask = FAN_OPEN | FAN_ONDIR;
-	uint64_t event[512], node = 0;
+	uint64_t event[512], number = 0;
 	uint32_t generation;
 	ssize_t length;
 	int fd;
@@ -157,7 +159,7 @@ static int try_out(struct fanotify *fanotify, int root)
 	length = read(fanotify->events, event, sizeof(event));
 	(void)fanotify_mark(fanotify->events, FAN_MARK_REMOVE, mask, root, ".shade");
 	if (length < (ssize_t)sizeof(struct fanotify_event_metadata) ||
-	    !decode((const void *)event, &node, &generation) || node != CONTROL_DIR)
+	    !decode((const void *)event, &number, &generation) || number != CONTROL_DIR)
 		return -EPROTO;
 	return 0;
 }
@@ -191,7 +193,8 @@ int fanotify_open(struct fanotify **out, const struct fanotify_options *options,
 	struct fanotify *fanotify = calloc(1, sizeof(*fanotify));
 	int rc;
 
-	assert(options->cache && options->mount && options->unmounted && options->woken);
+	assert(options->cache && options->files && options->mount && options->unmounted &&
+	       options->woken);
 	if (!fanotify)
 		return -ENOMEM;
 	fanotify->options = *options;

@@ -9,12 +9,13 @@
 #define SHADE_FANOTIFY_H
 
 #include "base/mount.h"
-#include "cache/cache.h"
+#include "fuse/files.h"
 
 struct fanotify;
 
 struct fanotify_options {
 	struct cache *cache;
+	const struct files *files; /* what is below the overlay */
 	const struct mount *mount; /* the overlay; not copied */
 	/* By the thread: the overlay was unmounted. It is called once, and the thread ends. */
 	void (*unmounted)(void *context);

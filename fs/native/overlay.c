@@ -314,6 +314,7 @@ static void unmounted(void *context)
 static int open_fanotify(struct overlay *overlay, int root)
 {
 	struct fanotify_options options = { .cache = overlay->options.cache,
+					    .files = overlay->options.files,
 					    .mount = &overlay->mount,
 					    .unmounted = unmounted,
 					    .woken = restore_control,
