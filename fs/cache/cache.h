@@ -145,10 +145,18 @@ int cache_get_sample(struct cache *cache, uint32_t job, uint32_t id, struct cach
  */
 int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **samples,
 		       uint32_t *count);
-/* The paths of all samples as they are numbered at one moment, by id, to be given back with
- * cache_free_paths(). NULL in the array: the name is gone, or there was no memory for it. */
-int cache_copy_paths(struct cache *cache, char ***paths, uint32_t *count);
-void cache_free_paths(char **paths, uint32_t count);
+/* All samples as they are numbered at one moment, by id. */
+struct cache_names {
+	uint64_t version;
+	uint32_t count;
+	struct node *nodes[]; /* held; NULL: the name was gone */
+};
+/* To be given back with cache_release_names(). 0, -EAGAIN or -ENOMEM. */
+int cache_hold_names(struct cache *cache, struct cache_names **out);
+void cache_release_names(struct cache *cache, struct cache_names *names);
+/* The version that cache_hold_names() would have now: another one if there is another numbering,
+ * or if a name is gone. */
+uint64_t cache_names_version(struct cache *cache);
 /* Up to `max` ids that come next. */
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
 

@@ -143,7 +143,8 @@ struct slots {
 	struct node **nodes;
 	uint32_t count, room;
 	struct slot_list retired, free;
-	unsigned tables; /* that clients have registered: see cache_hold_samples() */
+	unsigned tables;  /* that clients have registered: see cache_hold_samples() */
+	uint64_t version; /* see cache_names_version() */
 };
 
 struct cache {

@@ -134,6 +134,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 	}
 	lock_acquire(&cache->lock);
 	rc = numbering_replace(&cache->numbering, scan.slots, scan.count, cache->slots.count);
+	cache->slots.version++;
 	slots_reuse_locked(cache);
 	lock_release(&cache->lock);
 	return rc;

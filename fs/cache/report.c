@@ -74,51 +74,47 @@ int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **
 	return rc;
 }
 
-/* The nodes of all samples, held, by id; NULL where the name is gone. */
-static int hold_nodes(struct cache *cache, struct node ***nodes, uint32_t *count)
+int cache_hold_names(struct cache *cache, struct cache_names **out)
 {
 	const struct numbering *numbering = &cache->numbering;
+	struct cache_names *names = NULL;
 	int rc = 0;
 
 	lock_acquire(&cache->lock);
-	*count = numbering->id_count;
-	*nodes = NULL;
 	if (!numbering_is_complete(numbering))
 		rc = -EAGAIN;
-	else if (!(*nodes = malloc((*count + 1) * sizeof(**nodes))))
+	else if (!(names = malloc(sizeof(*names) + numbering->id_count * sizeof(*names->nodes))))
 		rc = -ENOMEM;
-	for (uint32_t id = 0; !rc && id < *count; id++) {
-		(*nodes)[id] = cache_node_locked(cache, numbering->slots[id]);
-		if ((*nodes)[id])
-			node_hold((*nodes)[id]);
+	if (!rc) {
+		names->version = cache->slots.version;
+		names->count = numbering->id_count;
+	}
+	for (uint32_t id = 0; !rc && id < names->count; id++) {
+		names->nodes[id] = cache_node_locked(cache, numbering->slots[id]);
+		if (names->nodes[id])
+			node_hold(names->nodes[id]);
 	}
 	lock_release(&cache->lock);
+	*out = names;
 	return rc;
 }
 
-int cache_copy_paths(struct cache *cache, char ***paths, uint32_t *count)
+void cache_release_names(struct cache *cache, struct cache_names *names)
 {
-	struct node **nodes;
-	int rc = hold_nodes(cache, &nodes, count);
-
-	if (rc)
-		return rc;
-	*paths = calloc(*count + 1, sizeof(**paths));
-	for (uint32_t id = 0; id < *count; id++)
-		if (nodes[id]) {
-			if (*paths)
-				(*paths)[id] = node_path(nodes[id]);
-			tree_release(cache->tree, nodes[id]);
-		}
-	free(nodes);
-	return *paths ? 0 : -ENOMEM;
+	for (uint32_t id = 0; id < names->count; id++)
+		if (names->nodes[id])
+			tree_release(cache->tree, names->nodes[id]);
+	free(names);
 }
 
-void cache_free_paths(char **paths, uint32_t count)
+uint64_t cache_names_version(struct cache *cache)
 {
-	for (uint32_t id = 0; paths && id < count; id++)
-		free(paths[id]);
-	free(paths);
+	uint64_t version;
+
+	lock_acquire(&cache->lock);
+	version = cache->slots.version;
+	lock_release(&cache->lock);
+	return version;
 }
 
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max)

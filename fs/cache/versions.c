@@ -110,6 +110,7 @@ static void retire_slot_locked(struct cache *cache, struct node *node)
 	lock_assert_held(&cache->lock);
 	(void)sched_remove(cache->sched, slot);
 	cache->slots.nodes[slot] = NULL;
+	cache->slots.version++;
 	add_slot(is_numbered || node->cache.is_meant ? &cache->slots.retired : &cache->slots.free,
 		 slot);
 }

@@ -153,6 +153,20 @@ static void catch_up(const struct control *control)
 	control->options.hooks->catch_up(control->options.context);
 }
 
+/* What the write may need counts before it is parsed, and what it has left counts after that. */
+static int write_locked(struct control_file *file, const void *data, size_t size)
+{
+	uint64_t bytes = control_parser_bytes(file->parser);
+	int rc;
+
+	lock_assert_held(&file->lock);
+	if (charge_bytes(file, bytes + bytes / 2 + CONTROL_WRITE_FACTOR * size))
+		return control_parser_refuse(file->parser);
+	rc = control_parser_write(file->parser, data, size);
+	charge_set(file, control_parser_bytes(file->parser));
+	return rc;
+}
+
 int control_write(struct control_file *file, const void *data, size_t size)
 {
 	int rc;
@@ -160,7 +174,7 @@ int control_write(struct control_file *file, const void *data, size_t size)
 	assert(file->parser);
 	catch_up(file->control);
 	lock_acquire(&file->lock);
-	rc = control_parser_write(file->parser, data, size);
+	rc = write_locked(file, data, size);
 	file->answered = false;
 	lock_release(&file->lock);
 	return rc;

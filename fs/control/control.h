@@ -3,7 +3,7 @@
  * Everything behind .shade: its directory of files and jobs, open files, commands, reports and the
  * trace. Nothing here knows FUSE: fuse/shade.c decodes requests, calls these functions and replies.
  *
- * A file that is read is a text made when it is opened, so that a reader sees one moment;
+ * A file that is read shows what there was when it was opened, so that a reader sees one moment;
  * `control` takes commands and answers on the same descriptor; a read of `trace` waits for the next
  * access. All functions may be called from any thread unless they say otherwise.
  */
@@ -109,7 +109,8 @@ struct control_waiter {
 	struct control_waiter *next; /* control's own */
 };
 
-/* 0 or a negative errno. `writes`: the file is opened for writing. */
+/* 0 or a negative errno; -EMFILE and -ENOMEM: the caller has too much open, see quota.h. `writes`:
+ * the file is opened for writing. */
 int control_open(struct control *control, const struct control_caller *caller, uint64_t ino,
 		 bool writes, struct control_file **out);
 /* Whether the file has offsets; the others are streams. */

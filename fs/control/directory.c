@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "control/internal.h"
 
 #define NUMBERS 32
@@ -22,12 +23,12 @@ static_assert(CONTROL_DIR + NUMBERS * (JOBS_MAX + 1) <= CONTROL_END, "numbers su
 static const struct entry entries[] = {
 	{ "control", ENTRY_CONTROL, NULL, NULL },
 	{ "stats", ENTRY_TEXT, report_stats, report_job_stats },
-	{ "scores", ENTRY_TEXT, report_scores, report_scores },
-	{ "order", ENTRY_TEXT, report_order, report_order },
+	{ "scores", ENTRY_LONG_TEXT, report_scores, report_scores },
+	{ "order", ENTRY_LONG_TEXT, report_order, report_order },
 	{ "metrics", ENTRY_TEXT, report_metrics, NULL },
 	{ "config", ENTRY_TEXT, report_config, NULL },
-	{ "samples", ENTRY_TEXT, report_samples, NULL },
-	{ "resident", ENTRY_TEXT, report_resident, NULL },
+	{ "samples", ENTRY_SAMPLES, NULL, NULL },
+	{ "resident", ENTRY_LONG_TEXT, report_resident, NULL },
 	{ "trace", ENTRY_TRACE, NULL, NULL },
 };
 
@@ -254,26 +255,45 @@ int control_remove_job(struct control *control, const struct control_caller *cal
 	return rc;
 }
 
-int job_enter(struct control_file *file, uint64_t ino)
+static bool mounts(const struct control *control, uid_t uid)
+{
+	return !uid || uid == control->options.owner;
+}
+
+static int enter_locked(struct control_file *file, unsigned dir, uid_t uid)
 {
 	struct control *control = file->control;
-	unsigned dir = dir_of(ino);
-	int rc = 0;
+	int rc;
+
+	lock_assert_held(&control->jobs_lock);
+	if (dir && !*control->jobs[dir].name)
+		return -ENOENT;
+	rc = quota_open(&control->quota, uid, mounts(control, uid), &file->user);
+	if (rc)
+		return rc;
+	file->dir = dir;
+	file->job = dir ? control->jobs[dir].id : 0;
+	control->jobs[dir].opens++;
+	file->next = control->files;
+	file->before = &control->files;
+	if (file->next)
+		file->next->before = &file->next;
+	control->files = file;
+	return 0;
+}
+
+int job_enter(struct control_file *file, uint64_t ino, const struct control_caller *caller)
+{
+	struct control *control = file->control;
+	int rc;
 
 	lock_acquire(&control->jobs_lock);
-	if (dir && !*control->jobs[dir].name) {
-		rc = -ENOENT;
-	} else {
-		file->dir = dir;
-		file->job = dir ? control->jobs[dir].id : 0;
-		control->jobs[dir].opens++;
-		file->next = control->files;
-		file->before = &control->files;
-		if (file->next)
-			file->next->before = &file->next;
-		control->files = file;
-	}
+	rc = enter_locked(file, dir_of(ino), caller->uid);
 	lock_release(&control->jobs_lock);
+	if (rc == -EMFILE && !atomic_exchange(&control->told_of_files, true))
+		log_say(LOG_WARNINGS,
+			"user %u has too many files of .shade open and gets no more of them",
+			(unsigned)caller->uid);
 	return rc;
 }
 
@@ -287,5 +307,6 @@ void job_leave(struct control_file *file)
 	*file->before = file->next;
 	if (file->next)
 		file->next->before = file->before;
+	charge_end_locked(file);
 	lock_release(&control->jobs_lock);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* Begin and end of control, and its open files: texts are made at the open; what `control` and
- * `trace` do is in apply.c and trace.c. */
+/* Begin and end of control, and its open files: most texts are made at the open; what `samples`,
+ * `control` and `trace` do is in names.c, apply.c and trace.c. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +22,7 @@ int control_create(struct control **out, const struct control_options *options)
 	control->options = *options;
 	control->mode = "portable";
 	lock_init(&control->jobs_lock, LOCK_JOBS);
+	lock_init(&control->report_lock, LOCK_REPORT);
 	lock_init(&control->trace_lock, LOCK_TRACE);
 	*out = control;
 	return 0;
@@ -42,6 +43,8 @@ static void file_free(struct control_file *file)
 	if (file->holds_samples)
 		cache_release_samples(file->control->options.cache);
 	control_parser_free(file->parser);
+	if (file->names)
+		names_put(file->control, file->names);
 	lock_destroy(&file->lock);
 	free(file->text);
 	free(file);
@@ -71,7 +74,9 @@ void control_destroy(struct control *control)
 	if (!control)
 		return;
 	control_close_all(control);
+	assert(!control->names && !control->quota.users);
 	lock_destroy(&control->jobs_lock);
+	lock_destroy(&control->report_lock);
 	lock_destroy(&control->trace_lock);
 	free(control);
 }
@@ -90,6 +95,34 @@ static int make_text(struct control_file *file)
 	return fclose(out) ? -ENOMEM : rc;
 }
 
+static int open_text(struct control_file *file)
+{
+	bool is_long = file->entry->kind == ENTRY_LONG_TEXT;
+	int rc;
+
+	/* One at a time: making it takes more memory than it has in the end. */
+	if (is_long)
+		lock_acquire(&file->control->report_lock);
+	rc = make_text(file);
+	if (is_long)
+		lock_release(&file->control->report_lock);
+	return rc ? rc : charge_bytes(file, file->size);
+}
+
+/* Before the scan there are no samples to show. */
+static int open_samples(struct control_file *file)
+{
+	struct names *names;
+	int rc = names_get(file->control, &names);
+
+	if (rc)
+		return rc == -EAGAIN ? 0 : rc;
+	rc = charge_names(file, names);
+	if (rc)
+		names_put(file->control, names);
+	return rc;
+}
+
 static int file_fill(struct control_file *file)
 {
 	switch (file->entry->kind) {
@@ -99,8 +132,10 @@ static int file_fill(struct control_file *file)
 	case ENTRY_TRACE:
 		trace_open(file);
 		return 0;
+	case ENTRY_SAMPLES:
+		return open_samples(file);
 	default:
-		return make_text(file);
+		return open_text(file);
 	}
 }
 
@@ -120,7 +155,7 @@ int control_open(struct control *control, const struct control_caller *caller, u
 	file->control = control;
 	file->entry = entry;
 	lock_init(&file->lock, LOCK_HANDLE);
-	rc = job_enter(file, ino);
+	rc = job_enter(file, ino, caller);
 	if (!rc) {
 		rc = file_fill(file);
 		if (rc)
@@ -135,7 +170,7 @@ int control_open(struct control *control, const struct control_caller *caller, u
 
 bool control_is_seekable(const struct control_file *file)
 {
-	return file->entry->kind == ENTRY_TEXT;
+	return file->entry->kind != ENTRY_CONTROL && file->entry->kind != ENTRY_TRACE;
 }
 
 void control_close(struct control_file *file)
@@ -168,8 +203,12 @@ void control_read(struct control_file *file, struct control_waiter *waiter)
 		trace_read(file, waiter);
 		return;
 	}
-	copy = file->parser ? apply_take_answer(file, waiter->size, &length)
-			    : copy_text(file, waiter->offset, waiter->size, &length);
+	if (file->parser)
+		copy = apply_take_answer(file, waiter->size, &length);
+	else if (file->names)
+		copy = names_copy(file->names, waiter->offset, waiter->size, &length);
+	else
+		copy = copy_text(file, waiter->offset, waiter->size, &length);
 	waiter->answer(waiter, copy ? 0 : -ENOMEM, copy, copy ? length : 0);
 	free(copy);
 }

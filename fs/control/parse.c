@@ -22,7 +22,7 @@
 #include "grow.h"
 
 /* An empty pool gives back what is more than this. */
-#define POOL_KEEP ((size_t)1 << 20)
+#define POOL_KEEP ((size_t)1 << 17)
 
 int control_pool_reserve(struct control_pool *pool, size_t size)
 {
@@ -388,6 +388,21 @@ int control_parser_finish(struct control_parser *p)
 	else
 		error = control_text_end(p);
 	return write_end(p, error);
+}
+
+uint64_t control_parser_bytes(const struct control_parser *p)
+{
+	return sizeof(*p) + p->partial.room + p->order_ids.room + p->table.room + p->ids.room +
+	       p->scores.room + p->texts.room + p->next_table.room + p->commands.room;
+}
+
+int control_parser_refuse(struct control_parser *p)
+{
+	write_begin(p);
+	write_undo(p);
+	strcpy(p->answer, "this user has as much memory in .shade as one may have, for texts, "
+			  "tables and unfinished orders: nothing of this write was applied\n");
+	return -ENOMEM;
 }
 
 const char *control_parser_answer(const struct control_parser *p)

@@ -21,11 +21,15 @@
 /* Bytes of one write. The kernel cuts at 1 MiB. */
 #define CONTROL_WRITE_MAX ((size_t)32 << 20)
 
+/* How many times the bytes of a write may be needed to read it. */
+#define CONTROL_WRITE_FACTOR 10
+
 /*
  * Memory of a descriptor, at most: 256 MiB for the order that is open, 256 MiB for its table,
  * 256 MiB for a record that is not complete (128 MiB of scores, an order, the next table), and
  * ten times the bytes of the write at hand; up to half as much again is spare room. It
- * grows with the bytes that have come, never with what a header promises.
+ * grows with the bytes that have come, never with what a header promises. The caller may allow
+ * less, see control_parser_bytes().
  */
 
 struct control_parser;
@@ -71,6 +75,12 @@ int control_parser_write(struct control_parser *p, const void *data, size_t size
  * record is -EINVAL. An open order stays open until control_parser_free(), for a flush is
  * not always a close. Otherwise as control_parser_write(). */
 int control_parser_finish(struct control_parser *p);
+
+/* What the parser has allocated. A write of `size` bytes adds half of that, or CONTROL_WRITE_FACTOR
+ * times `size`, or the sum of both, at most. */
+uint64_t control_parser_bytes(const struct control_parser *p);
+/* The caller has no memory for a write: it fails as if it had been parsed and refused. -ENOMEM. */
+int control_parser_refuse(struct control_parser *p);
 
 /* What the last call did, a line of text: "ok 3 commands", or what was wrong and where. Holds
  * until the next call. */

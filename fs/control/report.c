@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "control/internal.h"
-#include "escape.h"
 
 #define AHEAD_SHOWN 100000 /* ids in `order` */
 
@@ -122,24 +121,6 @@ int report_config(struct control *control, uint32_t job, FILE *out)
 static int rc_of_report(int rc)
 {
 	return rc == -ENOMEM ? rc : 0;
-}
-
-int report_samples(struct control *control, uint32_t job, FILE *out)
-{
-	char **paths;
-	uint32_t count;
-	int rc = cache_copy_paths(control->options.cache, &paths, &count);
-
-	(void)job;
-	if (rc)
-		return rc_of_report(rc);
-	for (uint32_t id = 0; id < count; id++) {
-		fprintf(out, "%" PRIu32 "\t", id);
-		escape_print(out, paths[id] ? paths[id] : "", ESCAPE_LINE);
-		fputc('\n', out);
-	}
-	cache_free_paths(paths, count);
-	return 0;
 }
 
 int report_scores(struct control *control, uint32_t job, FILE *out)

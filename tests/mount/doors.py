@@ -3,13 +3,13 @@
 Whatever an attacker does here, user 65534 does it."""
 import ctypes
 import errno
+import grp
 import os
-import re
 import struct
 import subprocess
 import sys
 
-from common import MODE, Shade, make_tree, raises, read, run_tests
+from common import MODE, Shade, is_sanitized, make_tree, read, run_tests, wait_until
 
 NOBODY = 65534
 HANDLE_BYTES = 128
@@ -20,17 +20,15 @@ class Handle(ctypes.Structure):
                 ("bytes", ctypes.c_ubyte * HANDLE_BYTES)]
 
 
-def start_nobody(script, *arguments, groups=(), **how):
+def start_nobody(script, *arguments, uid=NOBODY):
     """Runs Python code as another user."""
-    return subprocess.Popen(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-                             f"--groups={','.join(map(str, groups))}" if groups
-                             else "--clear-groups",
-                             sys.executable, "-c", script, *map(str, arguments)],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **how)
+    return subprocess.Popen(["setpriv", f"--reuid={uid}", f"--regid={NOBODY}",
+                             "--clear-groups", sys.executable, "-c", script, *arguments],
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
-def as_nobody(script, *arguments, **how):
-    process = start_nobody(script, *arguments, **how)
+def as_nobody(script, *arguments):
+    process = start_nobody(script, *arguments)
     out, _ = process.communicate(timeout=300)
     assert process.returncode == 0, out
     return out
@@ -117,4 +115,152 @@ def handles_that_were_made_up():
     fs.end()
 
 
-run_tests([handles_show_no_addresses, handles_that_were_made_up])
+# --- .shade ----------------------------------------------------------------------------------------
+
+GROUP = grp.getgrgid(NOBODY).gr_name  # whose members may use .shade
+
+
+def memory_of(fs):
+    with open(f"/proc/{fs.process.pid}/status") as file:
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmRSS"))
+
+
+def read_from(fd, offset, size=1 << 17):
+    pieces = []
+    while piece := os.pread(fd, size, offset):
+        pieces.append(piece)
+        offset += len(piece)
+    return b"".join(pieces)
+
+
+OPEN_SAMPLES = """
+import os, sys
+fds = [os.open(sys.argv[1], os.O_RDONLY) for _ in range(30)]
+for fd in fds:
+    os.read(fd, 4096)
+print("open", flush=True)
+sys.stdin.read()
+"""
+
+
+def samples_take_no_memory_a_reader():
+    root = make_tree(0)[0]
+    os.mkdir(os.path.join(root, "d"))
+    for number in range(5000):
+        with open(os.path.join(root, "d", f"{number:05}{'n' * 200}"), "w"):
+            pass
+    fs = open_mount(root, capacity="8M", group=GROUP)
+    before = memory_of(fs)
+    reader = start_nobody(OPEN_SAMPLES, fs.at(".shade/samples"))
+    assert reader.stdout.readline() == "open\n"
+    grown = memory_of(fs) - before
+    assert grown < 20 << 20 or is_sanitized(), f"30 readers take {grown >> 20} MiB"
+    reader.communicate()
+    fs.end()
+
+
+def a_reader_of_samples_sees_one_moment():
+    root, contents = make_tree(600)
+    fs = open_mount(root, capacity="8M", staleness=0.5)
+    whole = read(fs.at(".shade/samples"))
+    assert len(whole.splitlines()) == len(contents)
+    fd = os.open(fs.at(".shade/samples"), os.O_RDONLY)
+    first = os.pread(fd, 100, 0)
+    for path in list(contents)[::3]:
+        os.remove(os.path.join(root, path))
+    for number in range(100):
+        with open(os.path.join(root, f"class1/a new name{number}\n"), "w"):
+            pass
+    fs.control("rescan\n")
+    left = len(contents) - len(list(contents)[::3]) + 100
+    wait_until(lambda: fs.stats()["samples"] == left, "they are numbered anew")
+    assert first + read_from(fd, 100) == whole, "the text has changed under its reader"
+    for offset in (0, 1, 5000, len(whole) - 1, len(whole), 1 << 40):
+        assert read_from(fd, offset, 4096) == whole[offset:], offset
+    renewed = read(fs.at(".shade/samples"))
+    assert len(renewed.splitlines()) == left and renewed != whole
+    assert b"\tclass1/a new name99\\012\n" in renewed
+    os.close(fd)
+    fs.end()
+
+
+OPEN_MANY = """
+import errno, os, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (5000, 5000))
+fds = []
+try:
+    while len(fds) < 3000:
+        fds.append(os.open(sys.argv[1], os.O_RDONLY))
+except OSError as failure:
+    assert failure.errno == errno.EMFILE, failure
+print(len(fds), flush=True)
+sys.stdin.read()
+"""
+
+
+def one_user_cannot_open_everything():
+    root, _ = make_tree(4)
+    fs = open_mount(root, capacity="8M", group=GROUP)
+    greedy = start_nobody(OPEN_MANY, fs.at(".shade/control"))
+    assert int(greedy.stdout.readline()) == 1024
+    assert fs.control("epoch 1\n").startswith("ok"), "root is shut out"
+    other = start_nobody(OPEN_MANY, fs.at(".shade/stats"), uid=NOBODY - 1)
+    assert int(other.stdout.readline()) == 512, "another user is shut out"
+    assert fs.stats()["epoch"] == 1
+    other.communicate()
+    greedy.communicate()
+    assert fs.read_log().count("too many files of .shade") == 1, fs.read_log()
+    def is_free():
+        again = start_nobody(OPEN_MANY, fs.at(".shade/control"))
+        count = int(again.stdout.readline())
+        again.communicate()
+        return count == 1024
+    wait_until(is_free, "what was closed can be opened again")
+    fs.end()
+
+
+BEGIN_ORDERS = """
+import errno, os, sys
+text = b"order 9 begin\\norder 9" + b" 1" * 450000 + b"\\n"
+fds, answer = [], b""
+try:
+    while len(fds) < 400:
+        fds.append(os.open(sys.argv[1], os.O_RDWR))
+        os.write(fds[-1], text)
+except OSError as failure:
+    assert failure.errno == errno.ENOMEM, failure
+    answer = os.read(fds[-1], 4096)
+print(len(fds), answer.decode(), flush=True)
+sys.stdin.read()
+"""
+
+
+def unfinished_orders_are_bounded():
+    root, contents = make_tree(4)
+    fs = open_mount(root, capacity="8M", group=GROUP)
+    before = memory_of(fs)
+    greedy = start_nobody(BEGIN_ORDERS, fs.at(".shade/control"))
+    line = greedy.stdout.readline()
+    assert 10 < int(line.split()[0]) < 50 and "as much memory" in line, line
+    grown = memory_of(fs) - before
+    assert grown < 200 << 20 or is_sanitized(), f"{grown >> 20} MiB"
+    # A job of root's with orders of a million ids works all the same.
+    pairs = b" ".join(b"%d" % (number % 4) for number in range(1000000))
+    for epoch in (1, 2):
+        fd = os.open(fs.at(".shade/control"), os.O_RDWR)
+        data = b"order %d begin\norder %d %s\norder %d end\n" % (epoch, epoch, pairs, epoch)
+        with open(fd, "wb", buffering=0) as file:
+            while data:
+                data = data[file.write(data):]
+            assert os.read(fd, 4096).startswith(b"ok")
+    assert fs.stats()["order_ahead"] == 2000000
+    assert fs.read_log().count("as much memory as one user") == 1, fs.read_log()
+    greedy.communicate()
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    fs.end()
+
+
+run_tests([handles_show_no_addresses, handles_that_were_made_up, samples_take_no_memory_a_reader,
+           a_reader_of_samples_sees_one_moment, one_user_cannot_open_everything,
+           unfinished_orders_are_bounded])

@@ -353,3 +353,31 @@ Test(control, ioctl_batches)
 	cr_assert_eq(control_parser_scores(p, &batch), 0);
 	cr_assert_eq(world.score_calls, 2);
 }
+
+/* The caller has no memory for a write: what it was part of is dropped, the open order stays. */
+Test(control, a_write_that_the_caller_refuses)
+{
+	struct bytes bytes = { 0 };
+	const uint32_t ids[] = { 1, 2, 3 };
+
+	cr_assert_said("order 1 begin\norder 1 4 5\n", "ok 2 commands, order 1 is open\n");
+	put_order(&bytes, 2, ids, 3);
+	cr_assert_eq(control_parser_write(p, bytes.data, bytes.size - 1), 0);
+	cr_assert_eq(control_parser_refuse(p), -ENOMEM);
+	cr_assert_not_null(strstr(control_parser_answer(p), "nothing of this write"));
+	cr_assert_said("order 1 6\norder 1 end\n", "ok 2 commands\n");
+	cr_assert_str_eq(world.log, "order 1: 4 5 6\n");
+}
+
+Test(control, tells_what_it_has_allocated)
+{
+	uint64_t before = control_parser_bytes(p), grown;
+
+	cr_assert_eq(say("order 1 begin\norder 1"), 0);
+	for (int i = 0; i < 100000; i++)
+		cr_assert_eq(say(" 1 2 3 4 5"), 0);
+	grown = control_parser_bytes(p) - before;
+	cr_assert(grown >= 500000 * 4 && grown < 500000 * 4 * 2, "%llu", (unsigned long long)grown);
+	cr_assert_eq(say("\norder 1 end\n"), 0);
+	cr_assert_lt(control_parser_bytes(p), before + ((uint64_t)1 << 20));
+}
