@@ -351,14 +351,20 @@ void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 	start_submit(cache, starts);
 }
 
-struct waiter *cache_take_waiter(struct cache *cache, waiter_match *is, void *context)
+struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match *is, void *context)
 {
+	struct keyed *at;
 	struct waiter *found;
 
 	lock_acquire(&cache->lock);
-	found = range_take_waiter_locked(cache, is, context);
-	if (!found)
-		found = fetch_take_waiter_locked(cache, is, context);
+	at = keyed_find(&cache->waiters, key);
+	while (at && !is((struct waiter *)at, context))
+		at = keyed_next(at);
+	found = (struct waiter *)at;
+	if (found && found->range)
+		range_take_waiter_locked(cache, found);
+	else if (found)
+		fetch_take_waiter_locked(cache, found);
 	lock_release(&cache->lock);
 	return found;
 }

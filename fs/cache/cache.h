@@ -10,14 +10,17 @@
 #ifndef SHADE_CACHE_H
 #define SHADE_CACHE_H
 
+#include "base/keyed.h"
 #include "cache/access_log.h"
 #include "cache/page_cache.h"
 #include "names/tree.h"
 #include "shade/sched.h"
 
 struct cache;
+struct range;
 
 struct waiter {
+	struct keyed keyed; /* the cache's own */
 	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
 	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
 	bool opens;   /* an open: no data is wanted */
@@ -25,7 +28,10 @@ struct waiter {
 	bool retries; /* the cache's own: waits until the version was checked */
 	uint64_t offset;
 	size_t size;
-	struct waiter *next; /* the cache's own */
+	uint64_t key; /* what cache_take_waiter() finds it by */
+	/* The cache's own: in its fetch, if it waits for one. */
+	struct waiter *next, **before;
+	struct range *range; /* the cache's own; NULL: it waits for a fetch */
 };
 
 struct cache_options {
@@ -85,9 +91,11 @@ struct probe;
 void cache_probed(struct probe *probe, bool present);
 /* The kernel forgets a node; what it had of it is gone. */
 void cache_forget(struct cache *cache, struct node *node, uint64_t count);
-/* Takes a waiter out that `is` recognises; it will not be answered. NULL: there is none. */
+/* Takes a waiter with this key out that `is` recognises; it will not be answered. NULL: there is
+ * none. */
 typedef bool waiter_match(const struct waiter *waiter, void *context);
-struct waiter *cache_take_waiter(struct cache *cache, waiter_match *is, void *context);
+struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match *is,
+				 void *context);
 
 /* --- by hand --------------------------------------------------------------------------------- */
 

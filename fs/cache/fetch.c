@@ -37,7 +37,32 @@ static void on_read(struct store_read *read, int rc);
 /* --- begin and end ------------------------------------------------------------------------------
  */
 
-static void enter(struct fetch *fetch, enum fetch_state next)
+static void add_waiting_locked(struct fetch *fetch, struct fetch **before)
+{
+	struct cache *cache = fetch->cache;
+
+	lock_assert_held(&cache->lock);
+	fetch->next_waiting = *before;
+	fetch->before_waiting = before;
+	*before = fetch;
+	if (fetch->next_waiting)
+		fetch->next_waiting->before_waiting = &fetch->next_waiting;
+	else
+		cache->waiting_end = &fetch->next_waiting;
+}
+
+static void remove_waiting_locked(struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	*fetch->before_waiting = fetch->next_waiting;
+	if (fetch->next_waiting)
+		fetch->next_waiting->before_waiting = fetch->before_waiting;
+	else
+		fetch->cache->waiting_end = fetch->before_waiting;
+}
+
+/* One that waits again was before all that wait now. */
+static void enter_locked(struct fetch *fetch, enum fetch_state next)
 {
 #define TO(state) (1u << (state))
 	static const unsigned allowed[] = {
@@ -51,7 +76,12 @@ static void enter(struct fetch *fetch, enum fetch_state next)
 	};
 #undef TO
 
+	lock_assert_held(&fetch->cache->lock);
 	assert(allowed[fetch->state] & 1u << next);
+	if (fetch->state == FETCH_WAITING)
+		remove_waiting_locked(fetch);
+	if (next == FETCH_WAITING)
+		add_waiting_locked(fetch, &fetch->cache->waiting);
 	fetch->state = next;
 }
 
@@ -104,6 +134,7 @@ struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetc
 	node_hold(node);
 	node->cache.fetch = fetch;
 	link_locked(cache, fetch);
+	add_waiting_locked(fetch, cache->waiting_end);
 	return fetch;
 }
 
@@ -126,7 +157,10 @@ static void end_locked(struct fetch *fetch)
 
 	lock_assert_held(&cache->lock);
 	assert(!fetch->waiters && !fetch->users && !fetch->reserved && !fetch->warms);
+	assert(!fetch->storing_bytes);
 	unlink_locked(cache, fetch);
+	if (fetch->state == FETCH_WAITING)
+		remove_waiting_locked(fetch);
 	if (fetch->node->cache.fetch == fetch)
 		fetch->node->cache.fetch = NULL;
 	budget_free_buffer(&cache->budget, fetch->buffer_bytes);
@@ -155,6 +189,16 @@ static bool is_counted_locked(const struct fetch *fetch)
 	return fetch->reserved || cache_is_resident_locked(fetch->cache, fetch->node);
 }
 
+/* Reserved bytes become resident when they are stored; those of a full or filling buffer need
+ * memory already. */
+static void recount_storing_locked(struct fetch *fetch, uint64_t memory)
+{
+	lock_assert_held(&fetch->cache->lock);
+	fetch->cache->storing_bytes -= fetch->storing_bytes;
+	fetch->storing_bytes = fetch->reserved && fetch->state != FETCH_WAITING ? memory : 0;
+	fetch->cache->storing_bytes += fetch->storing_bytes;
+}
+
 void fetch_recount_locked(struct fetch *fetch)
 {
 	struct budget *budget = &fetch->cache->budget;
@@ -166,6 +210,7 @@ void fetch_recount_locked(struct fetch *fetch)
 	lock_assert_held(&fetch->cache->lock);
 	budget_set_arriving(budget, fetch->arriving_bytes, bytes);
 	fetch->arriving_bytes = bytes;
+	recount_storing_locked(fetch, memory);
 }
 
 struct need fetch_need_locked(const struct fetch *fetch)
@@ -219,8 +264,13 @@ void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter)
 {
 	lock_assert_held(&fetch->cache->lock);
 	assert(fetch->state != FETCH_ABANDONED && fetch->state != FETCH_STORED);
+	waiter->range = NULL;
 	waiter->next = fetch->waiters;
+	waiter->before = &fetch->waiters;
+	if (waiter->next)
+		waiter->next->before = &waiter->next;
 	fetch->waiters = waiter;
+	keyed_add(&fetch->cache->waiters, &waiter->keyed, waiter->key);
 }
 
 static bool wants_bytes(const struct waiter *waiter, void *context)
@@ -235,20 +285,26 @@ static bool waits_for_check(const struct waiter *waiter, void *context)
 	return waiter->retries;
 }
 
-/* Takes those out that `is` recognises. */
-static struct waiter *take_locked(struct fetch *fetch, waiter_match *is, void *context, bool one)
+void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter)
 {
-	struct waiter *taken = NULL, **at = &fetch->waiters;
+	lock_assert_held(&cache->lock);
+	*waiter->before = waiter->next;
+	if (waiter->next)
+		waiter->next->before = waiter->before;
+	keyed_remove(&waiter->keyed);
+}
+
+/* Takes those out that `is` recognises. */
+static struct waiter *take_locked(struct fetch *fetch, waiter_match *is)
+{
+	struct waiter *taken = NULL;
 
 	lock_assert_held(&fetch->cache->lock);
-	while (*at && !(one && taken)) {
-		struct waiter *waiter = *at;
-
-		if (!is(waiter, context)) {
-			at = &waiter->next;
+	for (struct waiter *next, *waiter = fetch->waiters; waiter; waiter = next) {
+		next = waiter->next;
+		if (!is(waiter, NULL))
 			continue;
-		}
-		*at = waiter->next;
+		fetch_take_waiter_locked(fetch->cache, waiter);
 		waiter->next = taken;
 		taken = waiter;
 	}
@@ -260,18 +316,10 @@ static struct waiter *take_everybody_locked(struct fetch *fetch)
 	struct waiter *waiters = fetch->waiters;
 
 	lock_assert_held(&fetch->cache->lock);
+	for (struct waiter *waiter = waiters; waiter; waiter = waiter->next)
+		keyed_remove(&waiter->keyed);
 	fetch->waiters = NULL;
 	return waiters;
-}
-
-struct waiter *fetch_take_waiter_locked(struct cache *cache, waiter_match *is, void *context)
-{
-	struct waiter *found = NULL;
-
-	lock_assert_held(&cache->lock);
-	for (struct fetch *fetch = cache->fetches; fetch && !found; fetch = fetch->next)
-		found = take_locked(fetch, is, context, true);
-	return found;
 }
 
 bool fetch_use_buffer_locked(struct fetch *fetch)
@@ -325,7 +373,7 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 	lock_assert_held(&cache->lock);
 	unreserve_locked(fetch, rc || fetch->young ? sched_cancel : sched_commit);
 	count_warm_locked(fetch, rc);
-	enter(fetch, FETCH_STORED);
+	enter_locked(fetch, FETCH_STORED);
 	probe_forget_locked(cache, node);
 	fetch_recount_locked(fetch);
 	node->cache.fetch = NULL; /* from now on the kernel has it, or has to be given it anew */
@@ -451,10 +499,10 @@ static bool succeed_locked(struct fetch *fetch, uint64_t now_ms, struct waiter *
 		end_locked(fetch);
 		return false;
 	}
-	enter(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
+	enter_locked(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
 	fetch_recount_locked(fetch);
 	fetch->users = 1; /* whoever stores it */
-	*reads = take_locked(fetch, wants_bytes, NULL, false);
+	*reads = take_locked(fetch, wants_bytes);
 	return true;
 }
 
@@ -482,13 +530,14 @@ static void on_read(struct store_read *read, int rc)
  * only waited for the check are returned. */
 static struct waiter *end_check_locked(struct fetch *fetch, uint64_t now_ms)
 {
-	struct waiter *retries = take_locked(fetch, waits_for_check, NULL, false);
+	struct waiter *retries = take_locked(fetch, waits_for_check);
 
 	lock_assert_held(&fetch->cache->lock);
 	node_set_checked_ms(fetch->node, now_ms);
 	if (fetch->waiters || fetch->reserved) {
 		fetch->purpose = FETCH_READ;
-		enter(fetch, FETCH_WAITING);
+		enter_locked(fetch, FETCH_WAITING);
+		fetch_recount_locked(fetch);
 	} else {
 		count_warm_locked(fetch, -ECANCELED); /* another version came meanwhile */
 		end_locked(fetch);
@@ -535,7 +584,7 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 	bool checks = fetch->purpose == FETCH_CHECK;
 
 	lock_assert_held(&cache->lock);
-	enter(fetch, checks ? FETCH_CHECKING : FETCH_READING);
+	enter_locked(fetch, checks ? FETCH_CHECKING : FETCH_READING);
 	fetch->young = fetch->node->cache.young;
 	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
 	fetch->buffer_bytes = checks ? 0 : cache_memory_of(cache, fetch->node);
@@ -604,7 +653,7 @@ struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, stru
 	if (fetch->state == FETCH_WAITING) {
 		end_locked(fetch);
 	} else {
-		enter(fetch, FETCH_ABANDONED);
+		enter_locked(fetch, FETCH_ABANDONED);
 		fetch_recount_locked(fetch);
 		store_cancel(cache->store, &fetch->read);
 	}
@@ -622,17 +671,4 @@ struct waiter *fetch_take_all_locked(struct cache *cache)
 			store_cancel(cache->store, &fetch->read);
 	}
 	return waiters;
-}
-
-/* Reserved bytes become resident when they are stored; those of a full or filling buffer need
- * memory already. */
-uint64_t fetch_storing_bytes_locked(const struct cache *cache)
-{
-	uint64_t bytes = 0;
-
-	lock_assert_held(&cache->lock);
-	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next)
-		if (fetch->reserved && fetch->state != FETCH_WAITING)
-			bytes += cache_memory_of(cache, fetch->node);
-	return bytes;
 }

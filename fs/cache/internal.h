@@ -74,6 +74,7 @@ struct fetch {
 	uint64_t deadline_ms;
 	uint64_t buffer_bytes;	 /* in the budget */
 	uint64_t arriving_bytes; /* in the budget: the pages that it will fill */
+	uint64_t storing_bytes;	 /* set aside by the policy, and in memory by now */
 	char *path;
 	void *buffer;
 	size_t size;
@@ -82,7 +83,8 @@ struct fetch {
 	struct page_store store;
 	struct waiter *waiters;
 	struct fetch *next, *before; /* in cache->fetches; `before` of the first is the last */
-	struct fetch *next_start;    /* between start_pick_locked() and start_submit() */
+	struct fetch *next_waiting, **before_waiting; /* in cache->waiting */
+	struct fetch *next_start; /* between start_pick_locked() and start_submit() */
 };
 
 struct ranges {
@@ -161,7 +163,10 @@ struct cache {
 	struct sched *sched;
 	struct slots slots;
 	struct numbering numbering;
+	struct keyed_table waiters; /* all that wait for fetches and ranges */
 	struct fetch *fetches;
+	struct fetch *waiting, **waiting_end; /* those that wait for room, in turn */
+	uint64_t storing_bytes;		      /* the sum of theirs */
 	struct ranges ranges;
 	struct budget budget;
 	struct passing passing;
@@ -231,8 +236,8 @@ void fetch_submit(struct fetch *fetch);
 struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, struct node **late);
 /* The end: all who wait, and the store is asked to give up. */
 struct waiter *fetch_take_all_locked(struct cache *cache);
-struct waiter *fetch_take_waiter_locked(struct cache *cache, waiter_match *is, void *context);
-uint64_t fetch_storing_bytes_locked(const struct cache *cache);
+/* It waits for a fetch, and will not be answered. */
+void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter);
 void fetch_free_all(struct cache *cache);
 
 /* --- start.c ----------------------------------------------------------------------------------*/
@@ -271,7 +276,8 @@ void range_submit_all(struct range *ranges);
 void range_read(struct cache *cache, struct node *node, struct waiter *waiter, uint64_t now_ms);
 /* Those whose deadline has passed; the store is asked to give up. */
 struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms);
-struct waiter *range_take_waiter_locked(struct cache *cache, waiter_match *is, void *context);
+/* It waits for a range, and will not be answered. */
+void range_take_waiter_locked(struct cache *cache, struct waiter *waiter);
 
 /* --- passing.c --------------------------------------------------------------------------------*/
 

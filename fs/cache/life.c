@@ -19,7 +19,17 @@ struct tree *cache_tree(struct cache *cache)
 /* --- the clock ----------------------------------------------------------------------------------
  */
 
-/* Gives up on one fetch and all ranges that are late. False: no fetch was. */
+static void answer_late_ranges(struct cache *cache)
+{
+	struct waiter *waiters;
+
+	lock_acquire(&cache->lock);
+	waiters = range_take_late_locked(cache, clock_now_ms());
+	lock_release(&cache->lock);
+	waiter_answer_all(waiters, -ETIMEDOUT);
+}
+
+/* Gives up on one fetch that is late. False: none is. */
 static bool answer_late(struct cache *cache)
 {
 	uint64_t now_ms = clock_now_ms();
@@ -28,7 +38,6 @@ static bool answer_late(struct cache *cache)
 
 	lock_acquire(&cache->lock);
 	waiters = fetch_take_late_locked(cache, now_ms, &late);
-	waiters = waiter_join(range_take_late_locked(cache, now_ms), waiters);
 	lock_release(&cache->lock);
 	waiter_answer_all(waiters, -ETIMEDOUT);
 	if (!late)
@@ -74,6 +83,7 @@ static void run_clock(void *argument)
 
 		while (rest(cache, until_ms, &stopping))
 			start_all(cache);
+		answer_late_ranges(cache);
 		while (answer_late(cache))
 			;
 		tree_answer_late(cache->tree, clock_now_ms());
@@ -117,6 +127,7 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	cache->ceiling_bytes = options->capacity_bytes;
 	cache->young_end = &cache->young;
 	cache->ranges.files_end = &cache->ranges.files;
+	cache->waiting_end = &cache->waiting;
 	cache->budget.limit_bytes = options->inflight_bytes;
 	cache->budget.depth = options->depth;
 	cache->range_bytes = range_bytes(options, &cache->budget);

@@ -32,6 +32,7 @@ struct range {
 	struct node *node; /* held */
 	struct range_file *file;
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
+	bool started;	       /* cache lock: the store has it */
 	bool late;	       /* cache lock: the store was asked to give it up */
 	bool spare;	       /* it began in the spare third of the budget */
 	uint64_t deadline_ms;
@@ -138,6 +139,7 @@ static void add_started_locked(struct range *range)
 	if (*first)
 		(*first)->before = &range->next;
 	*first = range;
+	range->started = true;
 	range->file->started++;
 	range->file->bytes += range->read.size;
 }
@@ -185,8 +187,10 @@ static struct waiter *take_waiter_locked(struct range *range)
 
 	lock_assert_held(&range->cache->lock);
 	range->waiter = NULL;
-	if (waiter)
+	if (waiter) {
+		keyed_remove(&waiter->keyed);
 		waiter->next = NULL;
+	}
 	return waiter;
 }
 
@@ -358,6 +362,8 @@ static int enter_locked(struct range *range)
 	if (join_file_locked(range))
 		return -ENOMEM;
 	add_waiting_locked(range);
+	range->waiter->range = range;
+	keyed_add(&cache->waiters, &range->waiter->keyed, range->waiter->key);
 	return 0;
 }
 
@@ -405,15 +411,15 @@ static struct waiter *take_back_locked(struct range *range)
 	return waiter;
 }
 
-/* Those of a file that waited for too long. */
+/* Those of a file that waited for too long, which are the first: all wait equally long. */
 static struct waiter *take_late_locked(struct cache *cache, struct range_file *file,
 				       uint64_t now_ms, struct waiter *waiters)
 {
 	lock_assert_held(&cache->lock);
-	for (struct range *next, *range = file->waiting; range; range = next) {
+	for (struct range *next, *range = file->waiting; range && range->deadline_ms <= now_ms;
+	     range = next) {
 		next = range->next;
-		if (range->deadline_ms <= now_ms)
-			waiters = waiter_join(take_back_locked(range), waiters);
+		waiters = waiter_join(take_back_locked(range), waiters);
 	}
 	return waiters;
 }
@@ -435,24 +441,14 @@ struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
 	return waiters;
 }
 
-static struct range *find_waiting_locked(const struct cache *cache, waiter_match *is, void *context)
+void range_take_waiter_locked(struct cache *cache, struct waiter *waiter)
 {
-	lock_assert_held(&cache->lock);
-	for (struct range_file *file = cache->ranges.files; file; file = file->next)
-		for (struct range *range = file->waiting; range; range = range->next)
-			if (is(range->waiter, context))
-				return range;
-	return NULL;
-}
-
-struct waiter *range_take_waiter_locked(struct cache *cache, waiter_match *is, void *context)
-{
-	struct range *waiting;
+	struct range *range = waiter->range;
 
 	lock_assert_held(&cache->lock);
-	for (struct range *range = cache->ranges.started; range; range = range->next)
-		if (range->waiter && is(range->waiter, context))
-			return take_waiter_locked(range);
-	waiting = find_waiting_locked(cache, is, context);
-	return waiting ? take_back_locked(waiting) : NULL;
+	assert(range->waiter == waiter);
+	if (range->started)
+		(void)take_waiter_locked(range);
+	else
+		(void)take_back_locked(range);
 }

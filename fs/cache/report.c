@@ -12,8 +12,7 @@ uint64_t report_memory_locked(const struct cache *cache)
 
 	lock_assert_held(&cache->lock);
 	sched_get_stats(cache->sched, &stats);
-	return stats.resident_bytes + budget_used(&cache->budget) +
-	       fetch_storing_bytes_locked(cache);
+	return stats.resident_bytes + budget_used(&cache->budget) + cache->storing_bytes;
 }
 
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)

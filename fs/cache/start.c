@@ -49,20 +49,10 @@ bool start_use_spare_locked(struct cache *cache, struct need need, uint64_t now_
 	return true;
 }
 
-static struct fetch *first_waiting_locked(const struct cache *cache)
-{
-	struct fetch *fetch = cache->fetches;
-
-	lock_assert_held(&cache->lock);
-	while (fetch && fetch->state != FETCH_WAITING)
-		fetch = fetch->next;
-	return fetch;
-}
-
 /* What somebody waits for. Nothing is fetched ahead while it does not fit, or it might never. */
 static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
 {
-	struct fetch *fetch = first_waiting_locked(cache);
+	struct fetch *fetch = cache->waiting;
 
 	lock_assert_held(&cache->lock);
 	if (!fetch || start_has_room_locked(cache, fetch_need_locked(fetch), now_ms))
@@ -118,7 +108,7 @@ struct starts start_pick_locked(struct cache *cache, uint64_t now_ms)
 		return starts;
 	starts.ranges = range_pick_locked(cache, now_ms);
 	while ((fetch = next_wanted_locked(cache, now_ms)) ||
-	       (!first_waiting_locked(cache) && (fetch = next_ahead_locked(cache, now_ms)))) {
+	       (!cache->waiting && (fetch = next_ahead_locked(cache, now_ms)))) {
 		fetch_start_locked(fetch, now_ms);
 		fetch->next_start = NULL;
 		*end = fetch;

@@ -106,6 +106,7 @@ static void park(const struct parked *how, const char *name)
 	*parked = *how;
 	strcpy(parked->name, name);
 	parked->wait.ready = unpark;
+	parked->wait.key = (uintptr_t)parked->pending.req;
 	fuse_req_interrupt_func(parked->pending.req, signals_interrupted, files);
 	rc = tree_await(cache_tree(files->options.cache), node_of(files, parked->dir),
 			clock_now_ms(), &parked->wait);
@@ -415,7 +416,7 @@ static void answer_read(struct waiter *waiter, int rc, const void *data, size_t 
 
 static bool matches(const struct pending *pending, struct search *search)
 {
-	if (search->serial ? pending->serial != search->serial : pending->req != search->req)
+	if (pending->req != search->req || (search->serial && pending->serial != search->serial))
 		return false;
 	search->serial = pending->serial;
 	search->found = true;
@@ -436,9 +437,10 @@ static bool is_parked(const struct tree_wait *wait, void *search)
 void files_search(struct files *files, struct search *search)
 {
 	struct cache *cache = files->options.cache;
-	struct waiter *waiter = cache_take_waiter(cache, is_waiter, search);
+	uint64_t key = (uintptr_t)search->req;
+	struct waiter *waiter = cache_take_waiter(cache, key, is_waiter, search);
 	struct tree_wait *wait =
-		search->found ? NULL : tree_take_wait(cache_tree(cache), is_parked, search);
+		search->found ? NULL : tree_take_wait(cache_tree(cache), key, is_parked, search);
 
 	if (waiter)
 		fuse_reply_err(((struct request *)waiter)->pending.req, EINTR);
@@ -457,6 +459,7 @@ static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 		return NULL;
 	}
 	request->pending = pending_new(files_of(req), req);
+	request->waiter.key = (uintptr_t)req;
 	request->cache = cache_of(req);
 	request->node = node_of(files_of(req), ino);
 	fuse_req_interrupt_func(req, signals_interrupted, files_of(req));
@@ -703,6 +706,7 @@ int files_create(struct files **out, const struct files_options *options)
 	lock_init(&files->notify_lock, LOCK_NOTIFY);
 	cond_init(&files->notified);
 	lock_init(&files->signals_lock, LOCK_SIGNALS);
+	files->signalled_end = &files->signalled;
 	files->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
 	*out = files;

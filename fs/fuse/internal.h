@@ -31,8 +31,9 @@ struct files {
 	_Atomic pid_t own[OWN_THREADS]; /* that are looking something up for themselves; 0: none */
 
 	struct lock signals_lock;
-	struct signalled *signalled; /* signals_lock */
-	uint64_t polled_ms;	     /* only files_tick() uses it */
+	struct signalled *signalled, **signalled_end; /* signals_lock: in the order of polls */
+	unsigned signalled_count;		      /* signals_lock */
+	uint64_t polled_ms;			      /* only files_tick() uses it */
 	_Atomic uint64_t last_serial;
 };
 
@@ -44,8 +45,9 @@ struct pending {
 
 /* --- files.c */
 
-/* Looks for the request with this number, or if that is 0 with this handle, among those that wait.
- * Sets `serial` and `found`. With `take` the request is taken out and answered with EINTR. */
+/* Looks for the request with this handle, and with this number unless that is 0, among those that
+ * wait. libfuse uses handles again. Sets `serial` and `found`. With `take` the request is taken out
+ * and answered with EINTR. */
 struct search {
 	fuse_req_t req;
 	uint64_t serial;

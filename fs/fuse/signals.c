@@ -21,9 +21,12 @@
 
 #include "fuse/internal.h"
 
+#define POLLED_AT_A_TIME 512
+
 /* A request whose caller has got a signal and is not being killed. */
 struct signalled {
 	struct signalled *next;
+	fuse_req_t req;
 	uint64_t serial;
 	pid_t thread;
 };
@@ -83,17 +86,43 @@ static bool is_dying(pid_t thread)
 /* --- requests -----------------------------------------------------------------------------------
  */
 
+static struct signalled *take_first(struct files *files)
+{
+	struct signalled *first;
+
+	lock_acquire(&files->signals_lock);
+	first = files->signalled;
+	if (first) {
+		files->signalled = first->next;
+		files->signalled_count--;
+	}
+	if (!files->signalled)
+		files->signalled_end = &files->signalled;
+	lock_release(&files->signals_lock);
+	return first;
+}
+
+static void put_last(struct files *files, struct signalled *entry)
+{
+	entry->next = NULL;
+	lock_acquire(&files->signals_lock);
+	*files->signalled_end = entry;
+	files->signalled_end = &entry->next;
+	files->signalled_count++;
+	lock_release(&files->signals_lock);
+}
+
 /* Without memory the request waits until it is answered. */
-static void watch(struct files *files, uint64_t serial, pid_t thread)
+static void watch(struct files *files, const struct search *search, pid_t thread)
 {
 	struct signalled *entry = malloc(sizeof(*entry));
 
 	if (!entry)
 		return;
-	lock_acquire(&files->signals_lock);
-	*entry = (struct signalled){ files->signalled, serial, thread };
-	files->signalled = entry;
-	lock_release(&files->signals_lock);
+	*entry = (struct signalled){ .req = search->req,
+				     .serial = search->serial,
+				     .thread = thread };
+	put_last(files, entry);
 }
 
 void signals_interrupted(fuse_req_t req, void *context)
@@ -104,40 +133,35 @@ void signals_interrupted(fuse_req_t req, void *context)
 
 	files_search(files, &search); /* if it is not found, somebody is about to answer it */
 	if (search.found && !search.take)
-		watch(files, search.serial, thread);
+		watch(files, &search, thread);
 }
 
 /* True: it waits on. */
 static bool waits_on(struct files *files, const struct signalled *entry)
 {
-	struct search search = { .serial = entry->serial, .take = is_dying(entry->thread) };
+	struct search search = { .req = entry->req,
+				 .serial = entry->serial,
+				 .take = is_dying(entry->thread) };
 
 	files_search(files, &search);
 	return search.found && !search.take;
 }
 
+/* A part of them at a time: the thread that calls this has other things to do. */
 void signals_poll(struct files *files)
 {
-	struct signalled *list, *left = NULL, **end = &left;
+	struct signalled *entry;
+	unsigned left;
 
 	lock_acquire(&files->signals_lock);
-	list = files->signalled;
-	files->signalled = NULL;
+	left = files->signalled_count;
 	lock_release(&files->signals_lock);
-	for (struct signalled *next; list; list = next) {
-		next = list->next;
-		if (waits_on(files, list)) {
-			list->next = NULL;
-			*end = list;
-			end = &list->next;
-		} else {
-			free(list);
-		}
-	}
-	lock_acquire(&files->signals_lock);
-	*end = files->signalled;
-	files->signalled = left;
-	lock_release(&files->signals_lock);
+	left = left < POLLED_AT_A_TIME ? left : POLLED_AT_A_TIME;
+	for (; left && (entry = take_first(files)); left--)
+		if (waits_on(files, entry))
+			put_last(files, entry);
+		else
+			free(entry);
 }
 
 void signals_free(struct files *files)

@@ -292,6 +292,7 @@ int tree_open(struct tree **out, struct store *store, const struct tree_options 
 	if (!tree)
 		return -ENOMEM;
 	*tree = (struct tree){ .store = store, .options = *options };
+	tree->readings_end = &tree->readings;
 	lock_init(&tree->lock, LOCK_TREE);
 	cond_init(&tree->read);
 	cond_init(&tree->wanted);

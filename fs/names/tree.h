@@ -16,6 +16,7 @@
 #ifndef SHADE_TREE_H
 #define SHADE_TREE_H
 
+#include "base/keyed.h"
 #include "names/node.h"
 
 #define TREE_TAKEN ".shade" /* at the top: shadefs has this name, and hides the source's */
@@ -56,11 +57,13 @@ struct node *tree_root(struct tree *tree);
 
 /* A request that waits for a directory and holds no thread meanwhile. */
 struct tree_wait {
+	struct keyed keyed; /* the tree's own */
 	/* Called once, with no lock held. 0: the directory was read, or its reading is late, and
 	 * what is known of it is the answer; or a negative errno. */
 	void (*ready)(struct tree_wait *wait, int rc);
-	int rc;			/* the tree's own */
-	struct tree_wait *next; /* the tree's own */
+	uint64_t key;			  /* what tree_take_wait() finds it by */
+	int rc;				  /* the tree's own */
+	struct tree_wait *next, **before; /* the tree's own */
 };
 
 /* Has a directory read if it is unknown or too old. 0: what is known of it is the answer; 1:
@@ -68,9 +71,11 @@ struct tree_wait {
 int tree_await(struct tree *tree, struct node *dir, uint64_t now_ms, struct tree_wait *wait);
 /* The same for a caller with a thread of its own, which waits. 0 or a negative errno. */
 int tree_await_here(struct tree *tree, struct node *dir, uint64_t now_ms);
-/* Takes a request out that `is` recognises; `ready` will not be called. NULL: there is none. */
+/* Takes a request with this key out that `is` recognises; `ready` will not be called. NULL: there
+ * is none. */
 typedef bool tree_wait_match(const struct tree_wait *wait, void *context);
-struct tree_wait *tree_take_wait(struct tree *tree, tree_wait_match *is, void *context);
+struct tree_wait *tree_take_wait(struct tree *tree, uint64_t key, tree_wait_match *is,
+				 void *context);
 /* Calls `ready` for those whose directory is late. Call it every few milliseconds. */
 void tree_answer_late(struct tree *tree, uint64_t now_ms);
 

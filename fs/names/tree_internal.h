@@ -22,6 +22,7 @@ enum reading_state { READING_QUEUED, READING_RUNNING, READING_OVER };
 
 /* A directory that is to be read, or is being read. */
 struct reading {
+	struct keyed keyed;	/* in tree->reading_of */
 	struct node *dir;	/* held */
 	bool attr_only;		/* its children are not wanted, */
 	struct store_attr attr; /* but this is, when it is over */
@@ -32,7 +33,7 @@ struct reading {
 	int rc;			      /* OVER: what came of it */
 	unsigned users;		      /* the tree until it is over, and threads that wait */
 	struct tree_wait *waits;
-	struct reading *next;
+	struct reading *next, **before;
 };
 
 struct tree {
@@ -45,19 +46,23 @@ struct tree {
 	struct cond read;	   /* lock: a reading is over, or the tree stops */
 	struct cond wanted;	   /* lock: a reading is queued, or the tree stops */
 	struct reading *readings; /* lock: that are not over, the oldest first; their fields, too */
-	struct thread *readers;	  /* of options.readers */
-	unsigned reader_count;	  /* lock */
-	unsigned idle;		  /* lock: readers without a reading */
-	unsigned answering;	  /* lock: readers that answer those who waited */
-	bool stopping;		  /* lock */
-	struct lock replies_lock; /* held by the one that waits for replies */
-	struct lock release_lock; /* a leaf: held for a moment */
-	struct node *released;	  /* release_lock */
-	_Atomic bool doubted;	  /* a node was marked stale */
-	_Atomic bool news;	  /* names have come, or permissions have changed */
-	uint64_t orphans;	  /* lock: nodes without a name that the kernel knows, and closed */
-	uint64_t left_out;	  /* lock: the sum of the directories' */
-	unsigned phase;		  /* lock: 0 or 1 */
+	struct reading **readings_end; /* lock */
+	unsigned queued;	       /* lock: readings that no reader has begun */
+	struct keyed_table reading_of; /* lock: readings by directory */
+	struct keyed_table waits;      /* lock: the requests that wait for them */
+	struct thread *readers;	       /* of options.readers */
+	unsigned reader_count;	       /* lock */
+	unsigned idle;		       /* lock: readers without a reading */
+	unsigned answering;	       /* lock: readers that answer those who waited */
+	bool stopping;		       /* lock */
+	struct lock replies_lock;      /* held by the one that waits for replies */
+	struct lock release_lock;      /* a leaf: held for a moment */
+	struct node *released;	       /* release_lock */
+	_Atomic bool doubted;	       /* a node was marked stale */
+	_Atomic bool news;	       /* names have come, or permissions have changed */
+	uint64_t orphans;  /* lock: nodes without a name that the kernel knows, and closed */
+	uint64_t left_out; /* lock: the sum of the directories' */
+	unsigned phase;	   /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
 	uint32_t gone_next;	      /* lock */

@@ -21,6 +21,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -30,17 +31,23 @@
 /* --- readings -----------------------------------------------------------------------------------
  */
 
-static struct reading *find_locked(const struct tree *tree, const struct node *dir, bool attr_only)
+/* Nodes are aligned. */
+static uint64_t key_of(const struct node *dir, bool attr_only)
 {
-	struct reading *reading = tree->readings;
+	return (uintptr_t)dir | attr_only;
+}
+
+static struct reading *find_locked(struct tree *tree, const struct node *dir, bool attr_only)
+{
+	struct reading *reading =
+		(struct reading *)keyed_find(&tree->reading_of, key_of(dir, attr_only));
 
 	lock_assert_held(&tree->lock);
-	while (reading && (reading->dir != dir || reading->attr_only != attr_only))
-		reading = reading->next;
 	assert(attr_only || !reading == !dir->dir.reading);
 	return reading;
 }
 
+/* Those that a reader has begun come first, and are as many as there are readers at most. */
 static struct reading *find_queued_locked(const struct tree *tree)
 {
 	struct reading *reading = tree->readings;
@@ -63,16 +70,29 @@ static void put_locked(const struct tree *tree, struct reading *reading)
 		free(reading);
 }
 
-/* Those who wait for a reading, with what they are told. */
-static struct tree_wait *take_waits_locked(const struct tree *tree, struct reading *reading, int rc)
+static void remove_wait_locked(const struct tree *tree, struct tree_wait *wait)
 {
-	struct tree_wait *waits = reading->waits;
-
 	lock_assert_held(&tree->lock);
-	reading->waits = NULL;
-	for (struct tree_wait *wait = waits; wait; wait = wait->next)
+	*wait->before = wait->next;
+	if (wait->next)
+		wait->next->before = wait->before;
+	keyed_remove(&wait->keyed);
+}
+
+/* Those who wait for a reading, with what they are told, in front of `others`. */
+static struct tree_wait *take_waits_locked(const struct tree *tree, struct reading *reading, int rc,
+					   struct tree_wait *others)
+{
+	lock_assert_held(&tree->lock);
+	while (reading->waits) {
+		struct tree_wait *wait = reading->waits;
+
+		remove_wait_locked(tree, wait);
 		wait->rc = rc;
-	return waits;
+		wait->next = others;
+		others = wait;
+	}
+	return others;
 }
 
 static void answer_all(struct tree_wait *waits)
@@ -86,13 +106,16 @@ static void answer_all(struct tree_wait *waits)
 /* The caller calls answer_all(). */
 static struct tree_wait *end_locked(struct tree *tree, struct reading *reading, int rc)
 {
-	struct tree_wait *waits = take_waits_locked(tree, reading, rc);
-	struct reading **at = &tree->readings;
+	struct tree_wait *waits = take_waits_locked(tree, reading, rc, NULL);
 
 	lock_assert_held(&tree->lock);
-	while (*at != reading)
-		at = &(*at)->next;
-	*at = reading->next;
+	*reading->before = reading->next;
+	if (reading->next)
+		reading->next->before = reading->before;
+	else
+		tree->readings_end = reading->before;
+	keyed_remove(&reading->keyed);
+	tree->queued -= reading->state == READING_QUEUED;
 	reading->state = READING_OVER;
 	reading->rc = rc;
 	if (!reading->attr_only)
@@ -138,6 +161,7 @@ static void read_dirs(void *argument)
 			continue;
 		}
 		reading->state = READING_RUNNING;
+		tree->queued--;
 		waits = end_locked(tree, reading, read_one_locked(tree, reading));
 		tree->answering++;
 		lock_release(&tree->lock);
@@ -150,28 +174,17 @@ static void read_dirs(void *argument)
 	lock_release(&tree->lock);
 }
 
-static unsigned count_queued_locked(const struct tree *tree)
-{
-	unsigned count = 0;
-
-	lock_assert_held(&tree->lock);
-	for (const struct reading *reading = tree->readings; reading; reading = reading->next)
-		count += reading->state == READING_QUEUED;
-	return count;
-}
-
 /* Whether a reading that is queued now would have to wait for others. */
 static bool are_all_busy_locked(const struct tree *tree)
 {
 	lock_assert_held(&tree->lock);
-	return tree->reader_count == tree->options.readers &&
-	       count_queued_locked(tree) >= tree->idle;
+	return tree->reader_count == tree->options.readers && tree->queued >= tree->idle;
 }
 
 static void want_reader_locked(struct tree *tree)
 {
 	lock_assert_held(&tree->lock);
-	if (count_queued_locked(tree) > tree->idle && tree->reader_count < tree->options.readers &&
+	if (tree->queued > tree->idle && tree->reader_count < tree->options.readers &&
 	    !thread_start(&tree->readers[tree->reader_count], "shade-dirs", read_dirs, tree))
 		tree->reader_count++;
 	cond_wake_one(&tree->wanted);
@@ -181,7 +194,7 @@ static void want_reader_locked(struct tree *tree)
 static struct reading *begin_locked(struct tree *tree, struct node *dir, bool attr_only,
 				    uint64_t now_ms)
 {
-	struct reading *reading = find_locked(tree, dir, attr_only), **end = &tree->readings;
+	struct reading *reading = find_locked(tree, dir, attr_only);
 
 	lock_assert_held(&tree->lock);
 	if (reading)
@@ -197,9 +210,11 @@ static struct reading *begin_locked(struct tree *tree, struct node *dir, bool at
 	node_hold(dir);
 	if (!attr_only)
 		dir->dir.reading = true;
-	while (*end)
-		end = &(*end)->next;
-	*end = reading;
+	reading->before = tree->readings_end;
+	*tree->readings_end = reading;
+	tree->readings_end = &reading->next;
+	tree->queued++;
+	keyed_add(&tree->reading_of, &reading->keyed, key_of(dir, attr_only));
 	want_reader_locked(tree);
 	return reading;
 }
@@ -266,7 +281,11 @@ int tree_await(struct tree *tree, struct node *dir, uint64_t now_ms, struct tree
 	rc = begin_waiting_locked(tree, dir, now_ms, &reading);
 	if (rc == 1) {
 		wait->next = reading->waits;
+		wait->before = &reading->waits;
+		if (wait->next)
+			wait->next->before = &wait->next;
 		reading->waits = wait;
+		keyed_add(&tree->waits, &wait->keyed, wait->key);
 	}
 	lock_release(&tree->lock);
 	return rc;
@@ -403,67 +422,63 @@ bool tree_ask_attr(struct tree *tree, struct node *dir, uint64_t now_ms, struct 
 	return is_told;
 }
 
-struct tree_wait *tree_take_wait(struct tree *tree, tree_wait_match *is, void *context)
+struct tree_wait *tree_take_wait(struct tree *tree, uint64_t key, tree_wait_match *is,
+				 void *context)
 {
-	struct tree_wait *found = NULL;
+	struct keyed *at;
 
 	lock_acquire(&tree->lock);
-	for (struct reading *reading = tree->readings; reading && !found; reading = reading->next) {
-		struct tree_wait **at = &reading->waits;
-
-		while (*at && !is(*at, context))
-			at = &(*at)->next;
-		found = *at;
-		if (found)
-			*at = found->next;
-	}
+	at = keyed_find(&tree->waits, key);
+	while (at && !is((struct tree_wait *)at, context))
+		at = keyed_next(at);
+	if (at)
+		remove_wait_locked(tree, (struct tree_wait *)at);
 	lock_release(&tree->lock);
-	return found;
+	return (struct tree_wait *)at;
 }
 
-/* One that is late and has somebody waiting, or has not been told of. */
-static struct reading *find_late_locked(const struct tree *tree, uint64_t now_ms)
-{
-	struct reading *reading = tree->readings;
-
-	lock_assert_held(&tree->lock);
-	while (reading && (late_ms(tree, reading) > now_ms || (reading->told && !reading->waits)))
-		reading = reading->next;
-	return reading;
-}
-
-/* False: none is late. */
-static bool answer_late(struct tree *tree, uint64_t now_ms)
+/* Those who wait for readings that are late. `*untold`: the first that the log is to be told of,
+ * held, or NULL; `*others`: how many more there are. */
+static struct tree_wait *take_late_locked(struct tree *tree, uint64_t now_ms, struct node **untold,
+					  unsigned *others)
 {
 	struct tree_wait *waits = NULL;
-	struct node *untold = NULL;
-	struct reading *late;
 
-	lock_acquire(&tree->lock);
-	late = find_late_locked(tree, now_ms);
-	if (late) {
-		waits = take_waits_locked(tree, late, known_rc(late->dir));
-		if (!late->told) {
-			untold = late->dir;
-			node_hold(untold);
+	lock_assert_held(&tree->lock);
+	for (struct reading *late = tree->readings; late; late = late->next) {
+		if (late_ms(tree, late) > now_ms)
+			continue;
+		waits = take_waits_locked(tree, late, known_rc(late->dir), waits);
+		if (!late->told && !*untold) {
+			*untold = late->dir;
+			node_hold(*untold);
+		} else {
+			*others += !late->told;
 		}
 		late->told = true;
 	}
-	lock_release(&tree->lock);
-	if (untold) {
-		log_say(LOG_WARNINGS, "no answer for the directory %s within %llu s",
-			*untold->name ? untold->name : "/",
-			(unsigned long long)tree->options.deadline_ms / 1000);
-		tree_release(tree, untold);
-	}
-	answer_all(waits);
-	return late;
+	return waits;
 }
 
 void tree_answer_late(struct tree *tree, uint64_t now_ms)
 {
-	while (answer_late(tree, now_ms))
-		;
+	struct tree_wait *waits;
+	struct node *untold = NULL;
+	unsigned others = 0;
+	char more[64] = "";
+
+	lock_acquire(&tree->lock);
+	waits = take_late_locked(tree, now_ms, &untold, &others);
+	lock_release(&tree->lock);
+	if (others)
+		snprintf(more, sizeof(more), " and %u others", others);
+	if (untold) {
+		log_say(LOG_WARNINGS, "no answer for the directory %s%s within %llu s",
+			*untold->name ? untold->name : "/", more,
+			(unsigned long long)tree->options.deadline_ms / 1000);
+		tree_release(tree, untold);
+	}
+	answer_all(waits);
 }
 
 /* --- the end ------------------------------------------------------------------------------------
@@ -484,7 +499,7 @@ void tree_stop(struct tree *tree)
 			break;
 		waits = reading->state == READING_QUEUED
 				? end_locked(tree, reading, -ESHUTDOWN)
-				: take_waits_locked(tree, reading, -ESHUTDOWN);
+				: take_waits_locked(tree, reading, -ESHUTDOWN, NULL);
 		lock_release(&tree->lock);
 		answer_all(waits);
 		lock_acquire(&tree->lock);

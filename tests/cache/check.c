@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* What must be so after every turn, and when everything is at rest. */
+#include <string.h>
+
 #include "cache/internal.h"
 #include "world.h"
 
@@ -75,16 +77,53 @@ static void check_fetch(const struct cache *cache, const struct fetch *fetch)
 	(void)cache;
 }
 
-/* The counters are the sums of what they count. */
-static void check_sums(const struct cache *cache)
+static bool is_found(struct cache *cache, const struct waiter *waiter)
 {
-	uint64_t buffers = cache->ranges.bytes, arriving = 0, passing = 0;
+	const struct keyed *at = keyed_find(&cache->waiters, waiter->key);
+
+	while (at && at != &waiter->keyed)
+		at = keyed_next(at);
+	return at;
+}
+
+/* Whoever waits is found by key, and what waits for room is in its list. */
+static void check_waiting(struct cache *cache)
+{
+	int waiting = 0;
+
+	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
+		waiting += fetch->state == FETCH_WAITING;
+		for (const struct waiter *waiter = fetch->waiters; waiter; waiter = waiter->next)
+			if (!is_found(cache, waiter))
+				fail_run("somebody waits and is not found");
+	}
+	for (const struct fetch *fetch = cache->waiting; fetch; fetch = fetch->next_waiting)
+		waiting--;
+	if (waiting)
+		fail_run("%d more fetches wait for room than are in the list", waiting);
+}
+
+/* Nobody waits any more. */
+static bool is_empty(const struct keyed_table *table)
+{
+	static const struct keyed_table empty;
+
+	return !memcmp(table, &empty, sizeof(empty));
+}
+
+/* The counters are the sums of what they count. */
+static void check_sums(struct cache *cache)
+{
+	uint64_t buffers = cache->ranges.bytes, arriving = 0, passing = 0, storing = 0;
 	unsigned running = cache->ranges.running;
 
 	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
 		check_fetch(cache, fetch);
 		buffers += fetch->buffer_bytes;
 		arriving += fetch->arriving_bytes;
+		storing += fetch->reserved && fetch->state != FETCH_WAITING
+				   ? cache_memory_of(cache, fetch->node)
+				   : 0;
 		running += fetch->state == FETCH_CHECKING || fetch->state == FETCH_READING ||
 			   fetch->state == FETCH_ABANDONED;
 	}
@@ -95,6 +134,10 @@ static void check_sums(const struct cache *cache)
 		if (node->cache.is_passing && !cache_is_large(cache, node))
 			passing += cache_memory_of(cache, node);
 	}
+	check_waiting(cache);
+	if (storing != cache->storing_bytes)
+		fail_run("%llu bytes that are stored are counted as %llu",
+			 (unsigned long long)storing, (unsigned long long)cache->storing_bytes);
 	if (buffers != cache->budget.buffer_bytes)
 		fail_run("%llu bytes of buffers are counted as %llu", (unsigned long long)buffers,
 			 (unsigned long long)cache->budget.buffer_bytes);
@@ -112,7 +155,7 @@ static void check_sums(const struct cache *cache)
 
 void check_step(void)
 {
-	const struct cache *cache = world.cache;
+	struct cache *cache = world.cache;
 	const char *wrong = NULL;
 
 	if (!cache)
@@ -148,7 +191,8 @@ void check_rest(void)
 	if (cache->stats.warm_pending && cache->warm.first == cache->warm.end)
 		fail_run("at rest %llu warm files are waited for",
 			 (unsigned long long)cache->stats.warm_pending);
-	if (cache->fetches || cache->ranges.started || cache->ranges.files)
+	if (cache->fetches || cache->ranges.started || cache->ranges.files ||
+	    !is_empty(&cache->waiters))
 		fail_run("nobody reads any more, and something is still fetched");
 	if (cache->budget.passing_bytes)
 		fail_run("nobody reads any more, and %llu bytes still pass through",

@@ -278,14 +278,15 @@ static bool is_parked(const struct tree_wait *wait, void *parked)
 /* Waits until the directory was read; some are killed meanwhile. */
 static int await_dir(struct node *dir)
 {
-	struct parked parked = { .wait = { .ready = unpark } };
+	struct parked parked = { .wait = { .ready = unpark, .key = (uintptr_t)&parked } };
 	int rc = tree_await(world.tree, dir, clock_now_ms(), &parked.wait);
 
 	if (rc != 1)
 		return rc;
 	if (world.plan.interrupts && one_in(10)) {
 		fiber_sleep_ms(draw(3));
-		if (!parked.answered && tree_take_wait(world.tree, is_parked, &parked.wait))
+		if (!parked.answered &&
+		    tree_take_wait(world.tree, parked.wait.key, is_parked, &parked.wait))
 			unpark(&parked.wait, -EINTR);
 	}
 	while (!parked.answered)
@@ -530,8 +531,8 @@ static int wait_for_answer(struct request *request)
 {
 	if (world.plan.interrupts && one_in(10)) {
 		fiber_sleep_ms(draw(3));
-		if (!request->answered &&
-		    cache_take_waiter(world.cache, is_request, &request->waiter))
+		if (!request->answered && cache_take_waiter(world.cache, request->waiter.key,
+							    is_request, &request->waiter))
 			answer(&request->waiter, -EINTR, NULL, 0);
 	}
 	while (!request->answered)
@@ -541,7 +542,10 @@ static int wait_for_answer(struct request *request)
 
 static int open_inode(struct inode *inode)
 {
-	struct request request = { .waiter = { .answer = answer, .opens = true }, .inode = inode };
+	struct request request = {
+		.waiter = { .answer = answer, .opens = true, .key = (uintptr_t)&request },
+		.inode = inode
+	};
 
 	if (world.plan.observed)
 		return 0;
@@ -553,6 +557,7 @@ static int send_read(struct inode *inode, unsigned first, unsigned count, bool d
 		     struct stamp *got)
 {
 	struct request request = { .waiter = { .answer = answer,
+					       .key = (uintptr_t)&request,
 					       .offset = (uint64_t)first * PAGE,
 					       .size = (size_t)count * PAGE,
 					       .direct = direct },

@@ -8,8 +8,9 @@ import os
 import struct
 import subprocess
 import sys
+import time
 
-from common import MODE, Shade, is_sanitized, make_tree, read, run_tests, wait_until
+from common import MODE, Shade, Slow, is_sanitized, make_tree, read, run_tests, wait_until
 
 NOBODY = 65534
 HANDLE_BYTES = 128
@@ -34,15 +35,15 @@ def as_nobody(script, *arguments):
     return out
 
 
-def open_mount(root, **options):
-    """One that others may enter."""
+def open_mount(root, source=None, **options):
+    """One that others may enter; `source` shows the root."""
     os.chmod(root, 0o755)
-    fs = Shade(root, allow_other=True, **options)
+    fs = Shade(source or root, allow_other=True, **options)
     os.chmod(os.path.dirname(fs.path), 0o755)
     return fs
 
 
-# --- handles ---------------------------------------------------------------------------------------
+# --- handles ------------------------------------------------------------
 
 TELL_HANDLES = """
 import ctypes, os, sys
@@ -115,7 +116,7 @@ def handles_that_were_made_up():
     fs.end()
 
 
-# --- .shade ----------------------------------------------------------------------------------------
+# --- .shade ------------------------------------------------------------
 
 GROUP = grp.getgrgid(NOBODY).gr_name  # whose members may use .shade
 
@@ -261,6 +262,116 @@ def unfinished_orders_are_bounded():
     fs.end()
 
 
+# --- floods of reads ------------------------------------------------------------
+
+# Reads many blocks of a large file at once, and then opens small ones in threads. When all wait,
+# each thread gets a signal that does no harm.
+FLOOD = """
+import ctypes, mmap, os, signal, struct, sys, threading, time
+libc = ctypes.CDLL(None, use_errno=True)
+top, count, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+cold = os.path.join(top, f"cold{count}")
+small = [os.path.join(cold, name) for name in os.listdir(cold)]
+assert all(os.access(path, os.R_OK) for path in small)
+fd = os.open(os.path.join(top, "large"), os.O_RDONLY | os.O_DIRECT)
+signal.signal(signal.SIGUSR1, lambda *_: None)
+print("ready", flush=True)
+sys.stdin.readline()
+buffer = mmap.mmap(-1, 4096)
+address = ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+blocks = [ctypes.create_string_buffer(struct.pack("<QIIHhIQQqQII", 0, 0, 0, 0, 0, fd, address, 4096,
+                                                  number % 2304 * 4096, 0, 0, 0))
+          for number in range(count)]
+pointers = (ctypes.c_void_p * count)(*map(ctypes.addressof, blocks))
+context, begun = ctypes.c_ulong(), 0
+assert libc.syscall(IO_SETUP, count, ctypes.byref(context)) == 0, "io_setup"
+while begun < count:
+    done = libc.syscall(IO_SUBMIT, context, ctypes.c_long(count - begun),
+                        ctypes.byref(pointers, begun * ctypes.sizeof(ctypes.c_void_p)))
+    assert done > 0, os.strerror(ctypes.get_errno())
+    begun += done
+threading.stack_size(1 << 16)
+running = [threading.Thread(target=os.open, args=(small[number % len(small)], os.O_RDONLY),
+                            daemon=True) for number in range(threads)]
+for thread in running:
+    thread.start()
+folder = f"/proc/{os.getpid()}/task"
+def waits(thread):
+    with open(f"{folder}/{thread.native_id}/wchan") as file:
+        return file.read() == "request_wait_answer"
+while not all(map(waits, running)):
+    time.sleep(0.01)
+for thread in running:
+    signal.pthread_kill(thread.ident, signal.SIGUSR1)
+print("all wait", flush=True)
+sys.stdin.read()
+"""
+MACHINES = {"x86_64": (206, 209), "aarch64": (0, 2)}  # numbers of io_setup and io_submit
+
+
+def computed_ms(fs):
+    """What the daemon has computed, however busy the machine is."""
+    folder = f"/proc/{fs.process.pid}/task"
+    total = 0
+    for thread in os.listdir(folder):
+        with open(f"{folder}/{thread}/schedstat") as file:
+            total += int(file.read().split()[0])
+    return total / 1e6
+
+
+def start_flood(fs, slow, count, threads):
+    setup, submit = MACHINES[os.uname().machine]
+    script = FLOOD.replace("IO_SETUP", str(setup)).replace("IO_SUBMIT", str(submit))
+    flooding = start_nobody(script, fs.path, str(count), str(threads))
+    assert flooding.stdout.readline() == "ready\n"
+    slow.pause()
+    flooding.stdin.write("go\n")
+    flooding.stdin.flush()
+    assert flooding.stdout.readline() == "all wait\n"
+    return flooding
+
+
+def cost_of_others(fs, slow, contents, count, threads):
+    """What the daemon computes in a second in which it serves some hits, while others wait."""
+    flooding = start_flood(fs, slow, count, threads)
+    try:
+        before = computed_ms(fs)
+        end = time.monotonic() + 1
+        for path, data in contents.items():
+            assert read(fs.at(path)) == data
+        time.sleep(max(0, end - time.monotonic()))
+        cost = computed_ms(fs) - before
+    finally:
+        flooding.kill()
+        slow.resume()
+        flooding.communicate()
+    return cost
+
+
+def reads_of_one_file_do_not_hold_up_others():
+    """Thousands of reads of one file wait, and hundreds of opens whose callers got a signal, which
+    are looked at again and again: that must not take time for each of the others that wait. In
+    native mode the kernel sends no opens."""
+    if os.uname().machine not in MACHINES:
+        return
+    many, threads = 15000, 500 if MODE == "portable" else 0
+    root, contents = make_tree(20)
+    for path in (f"cold{count}/{number}" for count in (1, many) for number in range(10)):
+        os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+        with open(os.path.join(root, path), "w") as file:
+            file.write("cold")
+    with open(os.path.join(root, "large"), "wb") as file:
+        file.truncate(9 << 20)
+    slow = Slow(root)
+    fs = open_mount(root, slow.path, capacity="64M", deadline=600, staleness=600)
+    for path, data in contents.items():
+        assert read(fs.at(path)) == data
+    few, cost = (cost_of_others(fs, slow, contents, count, threads) for count in (1, many))
+    assert cost < 4 * few + 50, f"{cost:.0f} ms of computing a second, and {few:.0f} without"
+    fs.end()
+    slow.end()
+
+
 run_tests([handles_show_no_addresses, handles_that_were_made_up, samples_take_no_memory_a_reader,
            a_reader_of_samples_sees_one_moment, one_user_cannot_open_everything,
-           unfinished_orders_are_bounded])
+           unfinished_orders_are_bounded, reads_of_one_file_do_not_hold_up_others])
