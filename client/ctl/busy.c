@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -118,6 +119,24 @@ static void read_name(struct holder *holder)
 	fclose(file);
 }
 
+/* Anybody may call a process shadefs: that of a native mount is root's. */
+static bool is_daemon(const struct holder *holder)
+{
+	unsigned effective = 1;
+	char path[64], line[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)holder->pid);
+	file = strcmp(holder->name, "shadefs") ? NULL : fopen(path, "re");
+	if (!file)
+		return false;
+	while (fgets(line, sizeof(line), file))
+		if (sscanf(line, "Uid: %*u %u", &effective) == 1)
+			break;
+	fclose(file);
+	return !effective;
+}
+
 void busy_find(struct busy *busy, const char *point)
 {
 	struct holder *holder;
@@ -138,7 +157,7 @@ void busy_find(struct busy *busy, const char *point)
 		if (found <= 0)
 			continue;
 		read_name(holder);
-		busy->others += strcmp(holder->name, "shadefs") != 0;
+		busy->others += !is_daemon(holder);
 		if (holder == &spare)
 			busy->more++;
 		else

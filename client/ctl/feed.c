@@ -178,18 +178,14 @@ static int order_send(struct call *call, struct commands *commands, struct list 
 
 static int order_print(struct call *call)
 {
-	char buffer[65536];
-	ssize_t got;
-	int fd = mount_file(call->mount, "order");
+	char *ids;
+	int code = call_read(call, "order", &ids);
 
-	if (fd < 0)
-		return call_say_no_file(call, "order", fd);
-	while ((got = read(fd, buffer, sizeof(buffer))) > 0)
-		fwrite(buffer, 1, (size_t)got, stdout);
-	if (got < 0)
-		got = call_say_no_file(call, "order", -errno);
-	close(fd);
-	return (int)got;
+	if (code)
+		return code;
+	fputs(ids, stdout);
+	free(ids);
+	return EXIT_OK;
 }
 
 int verb_order(struct call *call)

@@ -13,8 +13,8 @@
 
 static void draw_head(const struct frame *frame, FILE *out)
 {
-	fprintf(out, "shadefs %s   mode %s   policy %s   epoch %s\n", frame->mount_point,
-		frame->mode, frame->policy, say_count(frame->epoch).text);
+	say_line(out, "shadefs %s   mode %s   policy %s   epoch %s", frame->mount_point,
+		 frame->mode, frame->policy, say_count(frame->epoch).text);
 }
 
 static void draw_ratio(const struct frame *frame, FILE *out, unsigned columns, bool blocks)

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "say.h"
 #include "shade/client.h"
 
 int mount_open(const char *path, struct mount **opened)
@@ -59,7 +60,11 @@ int mount_file(const struct mount *mount, const char *name)
 
 int mount_read(const struct mount *mount, const char *name, char **text)
 {
-	return shade_read(shade_of(mount), name, MOUNT_TEXT_MAX, text, NULL);
+	int rc = shade_read(shade_of(mount), name, MOUNT_TEXT_MAX, text, NULL);
+
+	if (!rc)
+		say_clean(*text);
+	return rc;
 }
 
 int mount_send(struct mount *mount, const char *commands, size_t length, char *answer)

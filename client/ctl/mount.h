@@ -11,7 +11,7 @@
 
 #define MOUNT_ANSWER_MAX 4096
 #define MOUNT_WRITE_MAX 65536
-#define MOUNT_TEXT_MAX (1 << 20)
+#define MOUNT_TEXT_MAX (2 << 20)
 
 struct mount;
 
@@ -28,7 +28,8 @@ const char *mount_path(const struct mount *mount);
 /* A descriptor for reading .shade/NAME, for files that are too large to hold. */
 int mount_file(const struct mount *mount, const char *name);
 
-/* All of .shade/NAME, to be freed by the caller; -EFBIG above MOUNT_TEXT_MAX. */
+/* All of .shade/NAME, to be freed by the caller, with nothing in it that a terminal would take for
+ * a command; -EFBIG above MOUNT_TEXT_MAX. */
 int mount_read(const struct mount *mount, const char *name, char **text);
 
 /*

@@ -17,6 +17,7 @@ static void print_line(FILE *out, const char *before, const char *format, va_lis
 	char sentence[8192];
 
 	vsnprintf(sentence, sizeof(sentence), format, args);
+	say_clean(sentence);
 	for (char *at = sentence; *at; at++)
 		if (iscntrl((unsigned char)*at))
 			*at = *at == '\n' ? ' ' : '?';
@@ -122,6 +123,23 @@ static size_t utf8_length(const unsigned char *text, size_t left)
 	if (point < least[length] || point > 0x10ffff || (point >= 0xd800 && point < 0xe000))
 		return 0;
 	return length;
+}
+
+/* Terminals take the controls of ASCII for commands, and those from 128 to 159, as bytes of their
+ * own or in UTF-8. */
+void say_clean(char *text)
+{
+	unsigned char *end = (unsigned char *)text + strlen(text);
+	size_t step;
+
+	for (unsigned char *at = (unsigned char *)text; at < end; at += step ? step : 1) {
+		step = utf8_length(at, (size_t)(end - at));
+		if (step == 2 && *at == 0xc2 && at[1] < 0xa0)
+			at[0] = at[1] = '?';
+		else if (step < 2 && ((iscntrl(*at) && *at != '\n' && *at != '\t') ||
+				      (*at >= 0x80 && *at < 0xa0)))
+			*at = '?';
+	}
 }
 
 void say_json_string(FILE *out, const char *text, size_t length)

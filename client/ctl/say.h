@@ -16,6 +16,10 @@ int say(int code, const char *format, ...) __attribute__((format(printf, 2, 3)))
 /* A line of names that others chose: nothing in them reaches the terminal as a command. */
 void say_line(FILE *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Replaces what a terminal might take for a command, in text that others wrote; newlines and tabs
+ * stay. */
+void say_clean(char *text);
+
 /* A figure as text, by value: say_bytes(x).text is good to the end of the statement. */
 struct figure {
 	char text[40];

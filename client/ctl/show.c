@@ -65,7 +65,7 @@ static void print_source(const struct call *call, const char *config)
 
 		printf("  %-10s %.*s\n", "source", (int)length, pair.value);
 	} else if (mountinfo_find(&info, mount_path(call->mount)) > 0) {
-		printf("  %-10s %s\n", "source", info.source);
+		say_line(stdout, "  %-10s %s", "source", info.source);
 		mountinfo_close(&info);
 	} else {
 		printf("  %-10s -\n", "source");
@@ -113,7 +113,7 @@ int verb_status(struct call *call)
 		return code;
 	if (mount_read(call->mount, "config", &config))
 		config = NULL;
-	printf("%s\n", mount_path(call->mount));
+	say_line(stdout, "%s", mount_path(call->mount));
 	print_source(call, config);
 	print_word("mode", stats, "mode");
 	print_word("policy", stats, "policy");
@@ -162,7 +162,7 @@ static void print_mounts(const char *given)
 	while (!rc && (rc = mountinfo_next(&info)) > 0) {
 		rc = 0;
 		if (path_is_below(info.point, point))
-			puts(info.line);
+			say_line(stdout, "%s", info.line);
 	}
 	if (rc)
 		printf("could not be read: %s\n", strerror(-rc));

@@ -21,6 +21,8 @@
 
 #define SCORES_SECONDS 5
 #define AHEAD_SECONDS 2
+#define SCORE_LINE_MAX 256
+#define SCORES_PATIENCE 2 /* seconds: whoever serves them may never end */
 
 struct top {
 	struct call *call;
@@ -108,15 +110,14 @@ static void take_score(struct histogram *scores, const char *line)
 
 static void take_scores(struct top *top)
 {
-	char *line = NULL;
-	size_t size = 0;
+	double end = say_now() + SCORES_PATIENCE;
+	char line[SCORE_LINE_MAX];
 	int fd = mount_file(top->call->mount, "scores");
 	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
 
 	histogram_clear(&top->frame.scores);
-	while (file && getline(&line, &size, file) > 0)
+	while (file && say_now() < end && fgets(line, sizeof(line), file))
 		take_score(&top->frame.scores, line);
-	free(line);
 	if (file)
 		fclose(file);
 	else if (fd >= 0)

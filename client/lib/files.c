@@ -74,13 +74,16 @@ int shade_read(struct shade *shade, const char *name, size_t max, char **text, s
 }
 
 /* The same of a file of the mount, even if the job has one of that name. */
-static int read_root(struct shade *shade, const char *name, char **text, size_t *length)
+static int open_root(struct shade *shade, const char *name)
 {
 	int fd = openat(shade->root, name, O_RDONLY | O_CLOEXEC);
 
-	if (fd < 0)
-		return lib_fail_file(shade, name, -errno);
-	return read_file(shade, fd, name, 0, text, length);
+	return fd < 0 ? lib_fail_file(shade, name, -errno) : fd;
+}
+
+static int read_root(struct shade *shade, const char *name, size_t max, char **text, size_t *length)
+{
+	return read_file(shade, open_root(shade, name), name, max, text, length);
 }
 
 /* -ENOENT: there is no such key; -ERANGE: it is no number. Notes no message. */
@@ -102,7 +105,7 @@ static int find_number(const char *text, const char *key, double *value)
 int shade_stat(struct shade *shade, const char *key, double *value)
 {
 	char *text = NULL, *root_text = NULL;
-	int rc = shade_read(shade, "stats", 0, &text, NULL);
+	int rc = shade_read(shade, "stats", LIB_STATS_MAX, &text, NULL);
 
 	*value = 0;
 	if (rc)
@@ -111,7 +114,7 @@ int shade_stat(struct shade *shade, const char *key, double *value)
 	rc = find_number(text, key, value);
 	free(text);
 	if (rc == -ENOENT) {
-		rc = read_root(shade, "stats", &root_text, NULL);
+		rc = read_root(shade, "stats", LIB_STATS_MAX, &root_text, NULL);
 		if (rc)
 			return rc;
 		assert(root_text);
@@ -168,30 +171,86 @@ static bool take_sample(char *line, uint32_t *id, char **path)
 	       unescape_in_place(*path, ESCAPE_LINE);
 }
 
+/* Lines as they are read: the whole list may be large. */
+struct lines {
+	struct shade *shade;
+	int (*each)(void *context, uint32_t id, const char *path);
+	void *context;
+	size_t count;
+	size_t used;
+	char text[2 * LIB_LINE_MAX];
+};
+
+static int take_line(struct lines *lines, char *line)
+{
+	char *path;
+	uint32_t id;
+
+	if (++lines->count > LIB_SAMPLES_MAX)
+		return lib_fail_file(lines->shade, "samples", -EFBIG);
+	if (!take_sample(line, &id, &path))
+		return lib_fail(-EPROTO, "%s/.shade/samples has a line '%.200s'",
+				lines->shade->path, line);
+	return lines->each(lines->context, id, path);
+}
+
+/* Takes the lines that are complete; at the end, the last one may have no newline. */
+static int take_lines(struct lines *lines, bool is_end)
+{
+	char *line = lines->text, *next;
+	int rc = 0;
+
+	lines->text[lines->used] = '\0';
+	while (!rc && (next = memchr(line, '\n', lines->used - (size_t)(line - lines->text)))) {
+		*next++ = '\0';
+		rc = take_line(lines, line);
+		line = next;
+	}
+	lines->used -= (size_t)(line - lines->text);
+	memmove(lines->text, line, lines->used + 1);
+	if (!rc && lines->used >= LIB_LINE_MAX)
+		return lib_fail(-EPROTO, "%s/.shade/samples has a line of more than %zu bytes",
+				lines->shade->path, LIB_LINE_MAX);
+	return !rc && is_end && lines->used ? take_line(lines, lines->text) : rc;
+}
+
+static int read_lines(struct lines *lines, int fd)
+{
+	ssize_t got;
+	int rc = 0;
+
+	do {
+		got = lib_read(fd, lines->text + lines->used,
+			       sizeof(lines->text) - 1 - lines->used);
+		if (got < 0)
+			return lib_fail_file(lines->shade, "samples", (int)got);
+		lines->used += (size_t)got;
+		rc = take_lines(lines, !got);
+	} while (!rc && got);
+	return rc;
+}
+
 int shade_samples(struct shade *shade, int (*each)(void *context, uint32_t id, const char *path),
 		  void *context)
 {
-	char *text = NULL;
-	char *next;
-	int rc = read_root(shade, "samples", &text, NULL);
+	struct lines *lines;
+	int fd = open_root(shade, "samples");
+	int rc;
 
-	if (rc)
-		return rc;
-	assert(text);
-	for (char *line = text; !rc && *line; line = next) {
-		char *path;
-		uint32_t id;
-
-		next = line + strcspn(line, "\n");
-		if (*next)
-			*next++ = '\0';
-		if (take_sample(line, &id, &path))
-			rc = each(context, id, path);
-		else
-			rc = lib_fail(-EPROTO, "%s/.shade/samples has a line '%s'", shade->path,
-				      line);
+	if (fd < 0)
+		return fd;
+	lines = malloc(sizeof(*lines));
+	if (!lines) {
+		close(fd);
+		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
 	}
-	free(text);
+	lines->shade = shade;
+	lines->each = each;
+	lines->context = context;
+	lines->count = lines->used = 0;
+	rc = read_lines(lines, fd);
+	free(lines);
+	close(fd);
 	return rc;
 }
 
@@ -199,7 +258,7 @@ int shade_resident(struct shade *shade, uint64_t *bitmap, uint32_t count)
 {
 	size_t length = 0;
 	char *bytes = NULL;
-	int rc = read_root(shade, "resident", &bytes, &length);
+	int rc = read_root(shade, "resident", LIB_SAMPLES_MAX / 8, &bytes, &length);
 
 	if (rc)
 		return rc;

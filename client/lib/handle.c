@@ -64,6 +64,9 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc)
 {
 	if (rc == -ENOTCONN || rc == -ECONNABORTED || rc == -EACCES)
 		return fail_mount(shade->path, rc);
+	if (rc == -EFBIG)
+		return lib_fail(rc, "%s/.shade/%s is larger than that of a shadefs can be",
+				shade->path, name);
 	return lib_fail(rc, "%s/.shade/%s: %s", shade->path, name, strerror(-rc));
 }
 

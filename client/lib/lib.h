@@ -13,6 +13,11 @@
 
 #define LIB_ANSWER_MAX 4096
 
+/* Whoever serves .shade may not be a shadefs, or not a friend: nothing is read without a bound. */
+#define LIB_STATS_MAX ((size_t)1 << 20)	  /* bytes of `stats` */
+#define LIB_SAMPLES_MAX ((size_t)1 << 28) /* lines of `samples`, and bits of `resident` */
+#define LIB_LINE_MAX ((size_t)1 << 16)	  /* a path, escaped, is shorter */
+
 /* A program that links libshade statically may have functions of these names. */
 #define lib_say shade_lib_say
 #define lib_fail_file shade_lib_fail_file

@@ -115,14 +115,21 @@ class Fake:
         server = subprocess.Popen([FAKEFS, state, point, *(options or ["-osubtype=shadefs"])],
                                   stderr=subprocess.PIPE, text=True)
         self.servers.append(server)
+        if self.wait_for(point, server, count):
+            return server
+        print("skipped: cannot mount FUSE here:", server.stderr.read() if server.poll() else "")
+        sys.exit(77)
+
+    @staticmethod
+    def wait_for(point, server, count=0):
+        """Whether it has mounted."""
         for _ in range(500):
             if mounts().count(point) > count:
-                return server
+                return True
             if server.poll() is not None:
                 break
             time.sleep(0.01)
-        print("skipped: cannot mount FUSE here:", server.stderr.read() if server.poll() else "")
-        sys.exit(77)
+        return False
 
     def run_as_nobody(self, *arguments, **how):
         """The same for a user who owns nothing; None if that is not possible here."""
