@@ -100,10 +100,51 @@ zsh = text_of("client/ctl/completion/_shadectl")
 same(set(re.findall(r"^\t\t'([a-z]+):", zsh, re.M)), VERBS, "verbs of zsh")
 same(options_in(zsh), options, "options of zsh")
 same(set(re.search(r"2:policy:\(([^)]*)\)", zsh)[1].split()), offered, "policies of zsh")
+ZSH = os.path.abspath(os.path.join(ROOT, "client/ctl/completion/_shadectl"))
+# The functions that zsh has for completions; these print what they are given. The kernel's list of
+# mounts is ours.
+IN_ZSH = """
+awk() { command awk "$1" "$MOUNTS" }
+compadd() { print -rl -- "compadd" "${(@P)@[-1]}" }
+_describe() { : }
+_arguments() { : }
+_directories() { print -r -- directories }
+_files() { print -rl -- files "$@"; return $(( $# == 0 )) }
+CURRENT=2 words=(shadectl '')
+. "$FILE" >/dev/null
+words=(warm "$2")
+$1
+"""
+
+
+def in_zsh(function, word, lines):
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:
+        file.writelines(lines)
+        file.flush()
+        done = subprocess.run(["zsh", "-f", "-c", IN_ZSH, "zsh", function, word],
+                              capture_output=True, text=True, cwd="/usr",
+                              env={**os.environ, "MOUNTS": file.name, "FILE": ZSH})
+    check(done.returncode == 0 and not done.stderr, f"zsh: {done.stderr}")
+    return done.stdout.splitlines()
+
+
 if shutil.which("zsh"):
-    done = subprocess.run(["zsh", "-n", os.path.join(ROOT, "client/ctl/completion/_shadectl")],
-                          capture_output=True)
+    done = subprocess.run(["zsh", "-n", ZSH], capture_output=True)
     check(not done.returncode, f"zsh: {done.stderr.decode()}")
+    with tempfile.TemporaryDirectory() as top:
+        names = ["/mnt/plain", f"/mnt/$(touch {top}/ran)`touch {top}/ran`;*~ (x) 'a' \"b\"",
+                 "/mnt/back\\slash\\e[31m", "-a"]
+        escaped = [name.replace("\\", "\\134").replace(" ", "\\040") for name in names]
+        lines = [*(f"s {name} fuse.shadefs ro 0 0\n" for name in escaped),
+                 "shadefs /mnt/native overlay ro 0 0\n", "s /mnt/other fuse.other ro 0 0\n"]
+        offered = in_zsh("_shadectl_mounts", "", lines)
+        check(offered == ["compadd", *names, "/mnt/native"], f"mounts in zsh: {offered}")
+        check(in_zsh("_shadectl_mounts", "", []) == ["directories"], "directories in zsh")
+        word = f"a[$(touch {top}/ran)]"
+        for given, wanted in ((word, f"/usr/{word}"), ("'/mnt/a b'", "/mnt/a b")):
+            offered = in_zsh("_shadectl_paths", given, [])
+            check(offered == ["files", "files", "-W", wanted], f"paths in zsh: {offered}")
+        check(not os.path.exists(f"{top}/ran"), "completion in zsh ran what a mount is named")
 
 print("failures:", failures)
 sys.exit(1 if failures else 0)
