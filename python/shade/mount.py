@@ -122,10 +122,10 @@ class Mount:
         return Sample(answer.size, None if answer.score < 0 else answer.score, answer.frequency,
                       bool(answer.resident))
 
-    def read(self, name: str) -> bytes:
-        """All of a file of .shade."""
+    def read(self, name: str, limit: int = 1 << 30) -> bytes:
+        """All of a file of .shade; EFBIG if it has more bytes than `limit`; 0: no limit."""
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
-        self._lib.check(self._lib.shade_read(self._open(), os.fsencode(name), 0,
+        self._lib.check(self._lib.shade_read(self._open(), os.fsencode(name), limit,
                                              ctypes.byref(text), ctypes.byref(length)))
         try:
             return ctypes.string_at(text, length.value)
@@ -135,7 +135,7 @@ class Mount:
     def stats(self) -> Dict[str, Union[float, str]]:
         """Figures of the mount, or of the job."""
         result: Dict[str, Union[float, str]] = {}
-        for line in self.read("stats").decode(errors="surrogateescape").splitlines():
+        for line in self.read("stats", 1 << 20).decode(errors="surrogateescape").splitlines():
             key, _, value = line.partition(" ")
             try:
                 result[key] = float(value)
