@@ -42,8 +42,8 @@ static int notify_store(void *context, struct node *node, const void *data, size
 	if (!session)
 		return -ENOENT;
 	buffer.buf[0].mem = (void *)data;
-	rc = fuse_lowlevel_notify_store(session_fuse(session), ino_of(context, node), (off_t)offset, &buffer,
-					0);
+	rc = fuse_lowlevel_notify_store(session_fuse(session), ino_of(context, node), (off_t)offset,
+					&buffer, 0);
 	end_notify(context);
 	return rc;
 }
@@ -73,8 +73,8 @@ static int notify_probe(void *context, struct node *node, uint64_t offset, struc
 
 	if (!session)
 		return -ENOENT;
-	rc = fuse_lowlevel_notify_retrieve(session_fuse(session), ino_of(context, node), 1, (off_t)offset,
-					   probe);
+	rc = fuse_lowlevel_notify_retrieve(session_fuse(session), ino_of(context, node), 1,
+					   (off_t)offset, probe);
 	end_notify(context);
 	return rc;
 }
