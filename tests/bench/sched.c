@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "shade/assign.h"
 #include "shade/pads.h"
 #include "shade/sched.h"
 
@@ -262,6 +263,36 @@ static void print_draws(void)
 	free(scores);
 }
 
+/* The second epoch and later ones: in the first nobody owns anything. */
+static void print_assignment(void)
+{
+	static const uint32_t node_of[] = { 0, 1, 2, 3, 4, 5, 6, 7 };
+	struct assign_request request = { .world = 8, .node_of = node_of };
+	uint32_t samples = 1280000, *order = need(malloc(samples * sizeof(*order)));
+	uint32_t *parts = need(malloc(samples * sizeof(*parts)));
+	struct assign_state state = { 0 };
+	double seconds[REPEATS], start;
+
+	check(assign_grow(&state, samples), "assigning an order");
+	for (int k = -1; k < REPEATS; k++) {
+		struct pads_request draw = { .mode = PADS_UNIFORM,
+					     .samples = samples,
+					     .epoch = (uint64_t)(k + 1) };
+
+		check(pads_draw(&draw, order), "drawing an order");
+		start = now_s();
+		check(assign_order(&state, &request, order, samples, parts), "assigning an order");
+		if (k >= 0)
+			seconds[k] = now_s() - start;
+	}
+	printf(json ? "  {\"nodes\": 8, \"samples\": %u, \"assign_s\": %.3f}\n"
+		    : "assigning to 8 nodes %u entries: %.3f s\n",
+	       samples, median(seconds));
+	assign_free(&state);
+	free(order);
+	free(parts);
+}
+
 int main(int argc, char **argv)
 {
 	char host[256] = "";
@@ -279,6 +310,9 @@ int main(int argc, char **argv)
 	print_policy("shade", true);
 	puts(json ? "], \"draws\": [" : "");
 	print_draws();
+	if (json)
+		puts("], \"assignments\": [");
+	print_assignment();
 	if (json)
 		puts("]}");
 	return 0;
