@@ -236,7 +236,7 @@ static const struct row {
 	  "SIZE|N%",
 	  set_prefetch,
 	  show_prefetch,
-	  { "files fetched ahead of a known order, at most (default half)" } },
+	  { "files fetched ahead of a known order (default as inflight)" } },
 	{ "policy",
 	  "NAME",
 	  set_policy,
@@ -378,7 +378,8 @@ static void complete_sizes(struct options *options)
 		    &options->inflight_bytes);
 	if (options->inflight_bytes > options->capacity_bytes / 2)
 		give_up("option inflight is more than half of the capacity");
-	options->prefetch_bytes = (options->capacity_bytes - options->inflight_bytes) / 2;
+	/* More would hide no more latency, and what is fetched ahead takes room from what is kept. */
+	options->prefetch_bytes = options->inflight_bytes;
 	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
 		    &options->prefetch_bytes);
 }
