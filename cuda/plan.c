@@ -181,17 +181,45 @@ static int plan_assign(struct plan *plan, const struct scorer_state *state,
 		  : 0;
 }
 
+/* The same order, to be assigned to another number of ranks. */
+static int plan_copy(struct plan *plan, const struct plan *from, const struct scorer_state *state)
+{
+	const struct shade_scorer_options *o = &state->options;
+	int rc = plan_init(plan, state, from->epoch, NULL);
+
+	if (rc)
+		return rc;
+	if (from->resident)
+		plan->resident = malloc(plan_words(o) * sizeof(*plan->resident));
+	if (from->resident && !plan->resident)
+		return say_no_memory();
+	memcpy(plan->scores, from->scores, o->samples * sizeof(*plan->scores));
+	memcpy(plan->order, from->order, o->draws * sizeof(*plan->order));
+	if (from->resident)
+		memcpy(plan->resident, from->resident, plan_words(o) * sizeof(*plan->resident));
+	plan->drawn = true;
+	return 0;
+}
+
+/* A training resumes on other ranks than the order was assigned to. */
+static bool is_for_others(const struct scorer_state *state, const struct plan *plan)
+{
+	return state->nodes.world && plan->parts && plan->world != state->nodes.world;
+}
+
 /* Draws the orders that must be known when `epoch` begins, and are not yet. */
 static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
 		      struct plan *plans, struct pads_echo *echo, struct assign_state *assigned)
 {
 	assert(state->options.lookahead < PLANS);
 	for (unsigned i = 0; i <= state->options.lookahead; i++) {
+		const struct plan *drawn = plan_find(state, epoch + i);
 		int rc;
 
-		if (plan_find(state, epoch + i))
+		if (drawn && !is_for_others(state, drawn))
 			continue;
-		rc = plan_draw(&plans[i], state, epoch + i, resident, echo);
+		rc = drawn ? plan_copy(&plans[i], drawn, state)
+			   : plan_draw(&plans[i], state, epoch + i, resident, echo);
 		if (!rc)
 			rc = plan_assign(&plans[i], state, assigned);
 		if (rc)
@@ -255,8 +283,13 @@ static int check_nodes(const struct shade_scorer *s, const struct shade_score_no
 {
 	if (nodes->size != sizeof(*nodes))
 		return score_fail(-EINVAL, "struct shade_score_nodes has another size here");
-	if (!nodes->world || nodes->world > s->state.options.draws || !nodes->node_of)
+	if (!nodes->node_of)
+		return score_fail(-EINVAL, "nobody says which node each rank is on");
+	if (!nodes->world || nodes->world > s->state.options.draws)
 		return score_fail(-EINVAL, "there cannot be %" PRIu32 " ranks", nodes->world);
+	if (nodes->capacity > s->state.options.samples)
+		return score_fail(-EINVAL, "a capacity of %" PRIu32 " is more than all samples",
+				  nodes->capacity);
 	if (!(nodes->mix >= 0 && nodes->mix <= 1))
 		return score_fail(-EINVAL, "mix is a share from 0 to 1");
 	for (uint32_t rank = 0; rank < nodes->world; rank++)
@@ -279,6 +312,15 @@ static void set_capacity(struct scorer_state *state, uint32_t capacity)
 		state->echo.next_due = (uint32_t)latest;
 }
 
+/* Ranks of one node take turns, which needs no owners. */
+static bool is_one_node(const struct shade_score_nodes *nodes)
+{
+	for (uint32_t rank = 1; rank < nodes->world; rank++)
+		if (nodes->node_of[rank] != nodes->node_of[0])
+			return false;
+	return true;
+}
+
 static int set_nodes(struct shade_scorer *s, const struct shade_score_nodes *nodes)
 {
 	uint32_t *node_of = NULL;
@@ -286,12 +328,15 @@ static int set_nodes(struct shade_scorer *s, const struct shade_score_nodes *nod
 
 	if (rc)
 		return rc;
+	if (nodes)
+		set_capacity(&s->state, nodes->capacity);
+	if (nodes && is_one_node(nodes))
+		nodes = NULL;
 	if (nodes) {
 		node_of = malloc(nodes->world * sizeof(*node_of));
 		if (!node_of)
 			return say_no_memory();
 		memcpy(node_of, nodes->node_of, nodes->world * sizeof(*node_of));
-		set_capacity(&s->state, nodes->capacity);
 	}
 	free((void *)s->state.nodes.node_of);
 	s->state.nodes = (struct assign_request){ 0 };

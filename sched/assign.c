@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "shade/assign.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -57,6 +58,7 @@ void assign_guess(struct assign_state *state, uint32_t nodes)
 {
 	static const struct philox_stream stream = { .purpose = PHILOX_ASSIGN };
 
+	assert(nodes > 0 && nodes <= ASSIGN_NODES_MAX);
 	for (uint32_t id = 0; id < state->samples; id++) {
 		state->owner[id] = (uint16_t)(philox_u32(stream, id) % nodes);
 		state->last[id] = 0;
@@ -89,10 +91,15 @@ static uint32_t count_nodes(const struct assign_request *request)
 
 	if (!request->world || !(request->mix >= 0 && request->mix <= 1))
 		return 0;
-	for (uint32_t rank = 0; rank < request->world; rank++)
-		if (node_of(request, rank) >= nodes)
-			nodes = node_of(request, rank) + 1;
-	return nodes > ASSIGN_NODES_MAX ? 0 : nodes;
+	for (uint32_t rank = 0; rank < request->world; rank++) {
+		uint32_t node = node_of(request, rank);
+
+		if (node >= ASSIGN_NODES_MAX)
+			return 0;
+		if (node >= nodes)
+			nodes = node + 1;
+	}
+	return nodes;
 }
 
 static void assignment_free(struct assignment *a)

@@ -158,15 +158,21 @@ static void announce(struct run *run, uint64_t epoch, const uint32_t *parts, uin
 	}
 }
 
-/* What is resident somewhere. */
+/* What is resident somewhere; or everywhere, if any rank may get any entry. */
 static const uint64_t *find_resident(struct run *run)
 {
-	memset(run->resident, 0, bitmap_words(run->options) * sizeof(*run->resident));
+	bool everywhere = run->options->stride;
+
+	memset(run->resident, everywhere ? 0xff : 0,
+	       bitmap_words(run->options) * sizeof(*run->resident));
 	for (uint32_t node = 0; node < run->options->nodes; node++) {
 		const uint64_t *there = sched_resident_bitmap(run->caches[node]);
 
 		for (size_t word = 0; word < bitmap_words(run->options); word++)
-			run->resident[word] |= there[word];
+			if (everywhere)
+				run->resident[word] &= there[word];
+			else
+				run->resident[word] |= there[word];
 	}
 	return run->resident;
 }

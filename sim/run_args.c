@@ -212,6 +212,8 @@ static void check_nodes(struct run_options *options)
 	if (options->world > options->samples)
 		fail("--ranks: %u ranks in all are more than --samples %u", options->world,
 		     options->samples);
+	if (options->restart >= options->epochs)
+		fail("--restart %u: there are only %u epochs", options->restart, options->epochs);
 	if (options->freeze && options->nodes > 1)
 		fail("--freeze writes the stream of one cache: it does not go with --nodes");
 }

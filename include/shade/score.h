@@ -177,7 +177,7 @@ int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank
 int shade_scorer_weights(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids,
 			 float *weights, uint32_t count);
 /* A number that is the same on two ranks if their orders of `epoch` were drawn from the same
- * scores, residency, seed and options. */
+ * scores, residency, seed and options, and assigned alike. */
 int shade_scorer_digest(struct shade_scorer *s, uint64_t epoch, uint64_t *digest);
 
 /* The whole state. Returns its bytes; writes them if `room` is enough, -ENOSPC if not. With

@@ -62,11 +62,16 @@ def disagreement(all_news: List[News]) -> Optional[str]:
     return None
 
 
+def device_of(path: str) -> int:
+    """The number of the mount that is there now."""
+    return os.stat(os.path.join(path, ".shade")).st_dev
+
+
 def mount_name(path: str) -> str:
     """The same for two processes if they use the same mount."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
-    return f"{boot}:{os.stat(os.path.join(path, '.shade')).st_dev}"
+    return f"{boot}:{device_of(path)}"
 
 
 def resident_somewhere(all_news: Iterable[News]) -> Optional[bytes]:
@@ -86,12 +91,15 @@ class Nodes(NamedTuple):
     capacity: int  # samples that all of them hold together
 
 
-def find_nodes(all_news: List[News]) -> Nodes:
-    """Those without a mount are one, too."""
+def find_nodes(all_news: List[News], before: Optional[List[int]] = None) -> Nodes:
+    """Those without a mount are one, too. But one that had a mount may have it again in the next
+    epoch: meanwhile all stay where they were, or the numbers of all others would change."""
     numbers: Dict[str, int] = {}
     node_of = [numbers.setdefault(news.mount, len(numbers)) for news in all_news]
+    if before and "" in numbers:
+        node_of = before
     return Nodes(node_of, sum(all_news[node_of.index(number)].capacity
-                              for number in numbers.values()))
+                              for number in set(node_of)))
 
 
 def in_sequence(all_news: List[News]) -> Iterable[Tuple[int, Scored]]:

@@ -29,7 +29,6 @@ from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
 from ._torch import TorchSampler, all_gather
 from .mount import Mount
-from .scorer import Scorer
 
 LOSSES = ("cross_entropy", "nll_loss")
 
@@ -416,7 +415,7 @@ def install(settings: Optional[Settings] = None) -> Hook:
     if _installed is not None:
         return _installed
     settings = settings or settings_from(os.environ)
-    Scorer(1, mode=settings.mode, seed=settings.seed, capacity=1, **settings.options)
+    TorchSampler(1, None, settings.mode, settings.seed, capacity=1, **settings.options)
     if settings.mount not in ("auto", "none"):
         Mount(settings.mount).close()
     hook = Hook(settings)

@@ -14,6 +14,7 @@ from .mount import Mount, PathLike
 from .scorer import Scorer
 
 Gather = Callable[[bytes], List[bytes]]
+AGAIN_SECONDS = 10  # that a mount which is back may take to know its samples
 
 
 class Sampler:
@@ -50,8 +51,8 @@ class Sampler:
             raise ValueError(f"there is no rank {rank} of {world}")
         if not 0 <= mix <= 1:
             raise ValueError(f"mix is a share from 0 to 1, not {mix}")
-        if not 0 <= block < 1 << 20:
-            raise ValueError(f"block is out of range: {block}")
+        if not isinstance(block, int) or not 0 <= block < 1 << 20:
+            raise ValueError(f"block is a number from 0 to {(1 << 20) - 1}, not {block}")
         self._block, self._mix = block, mix
         self.rank, self.world, self.job = rank, world, job
         self._paths = None if isinstance(data, int) else paths_of(data)
@@ -59,6 +60,7 @@ class Sampler:
         self._scan_seconds = scan_seconds
         self._mount: Optional[Mount] = None
         self._mount_path: Optional[PathLike] = None
+        self._device = 0  # the number of the mount
         self._warned: Set[str] = set()
         self._announced: Set[int] = set()
         self._connect_first(mount)
@@ -73,6 +75,7 @@ class Sampler:
         self._gather = gather
         self._pending: List[_exchange.Scored] = []
         self._group = [rank] if world == 1 else list(range(world))
+        self._node_of: Optional[List[int]] = None  # by rank, in the last epoch
         self._epoch: Optional[int] = None
         self._next_epoch = 0
         self._order = array("I")
@@ -105,7 +108,8 @@ class Sampler:
         try:
             mount.wait(scan_seconds)
             mount.register(self._paths)
-        except ShadeError:
+            self._device = _exchange.device_of(mount.path)
+        except OSError:
             mount.close()
             raise
         self._mount_path = mount.path
@@ -115,7 +119,7 @@ class Sampler:
         """A mount that went away may be back when an epoch begins."""
         if self._mount is None and self._mount_path is not None:
             try:
-                self._mount = self._connect(0)
+                self._mount = self._connect(min(self._scan_seconds, AGAIN_SECONDS))
             except (ShadeError, OSError):
                 return
             self._announced.clear()
@@ -125,10 +129,13 @@ class Sampler:
         """What is resident. A daemon that was restarted between two epochs is met here first."""
         if self._mount is not None:
             try:
-                return self._mount.resident(self._samples)
+                # An open handle keeps a daemon alive that was unmounted lazily.
+                if _exchange.device_of(self._mount.path) == self._device:
+                    return self._mount.resident(self._samples)
             except OSError:
-                self._mount.close()
-                self._mount = None
+                pass
+            self._mount.close()
+            self._mount = None
         self._connect_again()
         if self._mount is None and self._mount_path is not None:
             self._warn("mount", "the mount takes no hints any more, sampling goes on")
@@ -263,7 +270,8 @@ class Sampler:
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
         self._merge(all_news)
-        nodes = _exchange.find_nodes(all_news)
+        nodes = _exchange.find_nodes(all_news, self._node_of)
+        self._node_of = nodes.node_of
         self._scorer.nodes(nodes.node_of, block=self._block, mix=self._mix,
                            capacity=min(self._samples, nodes.capacity))
         return _exchange.resident_somewhere(all_news)

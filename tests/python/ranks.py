@@ -308,9 +308,20 @@ def test_several_mounts():
     resumed = on_mounts(mounts, [0, 1], mode="uniform")
     for sampler in resumed:
         sampler.load_state_dict(state)
+    before = readers(resumed, [0, 1])
+    for _ in range(2):
+        after = readers(resumed, [0, 1])
+        assert kept(before, after) > 0.7, kept(before, after)
+        before = after
+    # A mount that was replaced while somebody had it open is found.
+    subprocess.run(["umount", "-R", "-l", mounts[1].path], check=True)
+    replaced = Shade(source, mounts[1].path, capacity="64M")
     readers(resumed, [0, 1])
-    second = readers(resumed, [0, 1])
-    assert kept(second, readers(resumed, [0, 1])) > 0.7
+    assert replaced.stats()["epoch"] == resumed[0].epoch, "the new daemon gets the hints"
+    for sampler in samplers:
+        sampler.mount.close()  # or the old daemon would wait for these
+    mounts[1].process.wait(60)
+    mounts[1].process = replaced.process
     # Anywhere: half of it by chance, and no more.
     mixed = on_mounts(mounts, [0, 1], mode="uniform", mix=1.0)
     before = readers(mixed, [0, 1])
@@ -327,6 +338,13 @@ def test_capacity_of_all():
         return _exchange.News(0, mount, None, capacity, [], {})
     nodes = _exchange.find_nodes([news("a", 5), news("b", 7), news("a", 5), news("", 0)])
     assert nodes == ([0, 1, 0, 2], 12), nodes
+    # A mount that is away for an epoch changes nothing of who is where.
+    away = _exchange.find_nodes([news("", 5), news("b", 7), news("a", 5), news("c", 1)],
+                                [0, 1, 0, 2])
+    assert away == ([0, 1, 0, 2], 13), away
+    back = _exchange.find_nodes([news("d", 5), news("b", 7), news("d", 5), news("c", 1)],
+                                away.node_of)
+    assert back == ([0, 1, 0, 2], 13), back
     scorer = shade.Scorer(100, mode="echo", capacity=5)
     scorer.nodes(nodes.node_of, capacity=nodes.capacity)
     scorer.begin(0)

@@ -64,7 +64,8 @@ def test_checker_can_fail():
 
 def test_hook():
     shade = mounted()
-    result, stderr = train(shade, "--epochs", "2", hook=("-m", "shade", "run"), SHADE_SEED="4")
+    result, stderr = train(shade, "--epochs", "2", hook=("-m", "shade", "run", "--mix", "0.2"),
+                           SHADE_SEED="4")
     assert result["shade"] and sum(map(len, result["batches"])) == 180
     check_scores(result["batches"], result["losses"], mount_scores(shade))
     assert len(mount_scores(shade)) == 90
@@ -126,6 +127,7 @@ def test_refused():
             ((TRAIN,), {"SHADE_SEED": "-1"}, "seed is out of range: -1"),
             ((TRAIN,), {"SHADE_MODE": "best"}, "mode is one of"),
             (("--rep", "0", TRAIN), {}, "rep"),
+            (("--mix", "2", TRAIN), {}, "mix is a share from 0 to 1, not 2.0"),
             (("/nowhere/train.py",), {}, "No such file or directory: '/nowhere/train.py'"),
             (("-m", "nowhere.train"), {}, "no module 'nowhere.train'")):
         done = python("-m", "shade", "run", *words, check=False, **environment)

@@ -109,7 +109,7 @@ Test(nodes, in_turn_without)
 Test(nodes, go_on_after_a_load)
 {
 	struct shade_score_nodes nodes = nodes_of(four, 4);
-	struct shade_scorer *s = create_on(&nodes, SHADE_SCORE_PADS, 1), *resumed;
+	struct shade_scorer *s = create_on(&nodes, SHADE_SCORE_UNIFORM, 1), *resumed;
 	uint64_t digests[2];
 	uint32_t ids[2][N];
 	int64_t size;
@@ -122,7 +122,7 @@ Test(nodes, go_on_after_a_load)
 	size = shade_scorer_save(s, NULL, 0);
 	state = malloc((size_t)size);
 	cr_assert_eq(shade_scorer_save(s, state, (uint64_t)size), size);
-	resumed = create_on(&nodes, SHADE_SCORE_UNIFORM, 0);
+	resumed = create_on(&nodes, SHADE_SCORE_PADS, 0);
 	cr_assert_eq(shade_scorer_load(resumed, state, (uint64_t)size), 0, "%s",
 		     shade_score_error());
 	for (uint64_t epoch = 2; epoch < 6; epoch++) {
@@ -136,14 +136,17 @@ Test(nodes, go_on_after_a_load)
 		cr_assert_eq(digests[0], digests[1]);
 	}
 	shade_scorer_destroy(resumed);
-	/* On fewer nodes: what the others had goes round. */
+	/* On fewer nodes what the others had goes round, also in orders that were drawn already. */
 	nodes = nodes_of(four, 2);
 	resumed = create_on(&nodes, SHADE_SCORE_UNIFORM, 0);
 	cr_assert_eq(shade_scorer_load(resumed, state, (uint64_t)size), 0, "%s",
 		     shade_score_error());
-	for (uint64_t epoch = 2; epoch < 6; epoch++)
+	for (uint64_t epoch = 2; epoch < 6; epoch++) {
 		cr_assert_eq(shade_scorer_begin(resumed, epoch, NULL), 0);
-	readers_of(resumed, &nodes, 5, ids[0]);
+		readers_of(resumed, &nodes, epoch, ids[epoch % 2]);
+		if (epoch > 2)
+			cr_assert_gt(kept(ids[0], ids[1]), 0.75);
+	}
 	free(state);
 	shade_scorer_destroy(resumed);
 	shade_scorer_destroy(s);
@@ -198,6 +201,9 @@ Test(nodes, that_there_cannot_be)
 	nodes.mix = -1;
 	cr_assert_eq(shade_scorer_nodes(s, &nodes), -EINVAL);
 	nodes.mix = 0;
+	nodes.capacity = N + 1;
+	cr_assert_eq(shade_scorer_nodes(s, &nodes), -EINVAL);
+	nodes.capacity = 0;
 	nodes.size--;
 	cr_assert_eq(shade_scorer_nodes(s, &nodes), -EINVAL);
 	cr_assert_eq(shade_scorer_begin(s, 0, NULL), 0);

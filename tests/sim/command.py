@@ -111,7 +111,7 @@ def bad_options():
     for option, value in (("--samples", 0), ("--epochs", "x"), ("--rep", 0.5), ("--rep", "nan"),
                           ("--batch", 0), ("--lookahead", 2), ("--sampler", "best"),
                           ("--strength", 2), ("--ranks", 101), ("--ranks", "1,2"), ("--nodes", 0),
-                          ("--assign", "best"), ("--mix", 2), ("--block", 0), ("--restart", 0),
+                          ("--assign", "best"), ("--mix", 2), ("--block", 0), ("--restart", 0), ("--restart", 99),
                           ("--seed", -1), ("--uses", 0.2),
                           ("--policy", "min"), ("--losses", "/nonexistent"),
                           ("--freeze", "/nonexistent/x")):

@@ -114,6 +114,8 @@ def many_machines():
         close(uniform_on(nodes, share), expected, 0.01, f"{nodes} nodes, uniform, {share}")
     for share, expected in (("10%", .280), ("20%", .360)):
         close(uniform_on(4, share, "--assign", "stride"), expected, 0.01, f"stride, {share}")
+    close(machines("--nodes", 2, "--capacity", "20%", "--sampler", "pads", "--rep", 2, "--assign",
+                   "stride"), .546, 0.01, "stride, pads")
     for nodes, share, expected in ((4, "10%", .804), (4, "20%", .943), (2, "20%", .805)):
         close(machines("--nodes", nodes, "--capacity", share, "--sampler", "pads", "--rep", 2),
               expected, 0.01, f"{nodes} nodes, pads, {share}")

@@ -275,7 +275,7 @@ Test(assign, fewer_nodes)
 
 Test(assign, what_makes_no_sense_changes_nothing)
 {
-	static const uint32_t node_of[] = { 0, ASSIGN_NODES_MAX };
+	static const uint32_t node_of[] = { 0, ASSIGN_NODES_MAX }, none_of[] = { UINT32_MAX, 0 };
 	uint32_t order[] = { 0, 1, 9 }, parts[3] = { 5, 5, 5 };
 	struct assign_state state = { 0 };
 	struct assign_request none = { .world = 0 }, far = { .world = 2, .node_of = node_of },
@@ -285,6 +285,8 @@ Test(assign, what_makes_no_sense_changes_nothing)
 	cr_assert_eq(assign_order(&state, &none, order, 2, parts), -EINVAL);
 	cr_assert_eq(assign_order(&state, &far, order, 2, parts), -EINVAL);
 	cr_assert_eq(assign_order(&state, &much, order, 2, parts), -EINVAL);
+	far.node_of = none_of;
+	cr_assert_eq(assign_order(&state, &far, order, 2, parts), -EINVAL);
 	cr_assert_eq(assign_order(&state, &good, order, 3, parts), -EINVAL, "9 is not known");
 	cr_assert_eq(parts[0], 5);
 	cr_assert_eq(state.position, 0);
