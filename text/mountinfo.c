@@ -19,6 +19,8 @@
 	100 /* directories may be renamed between the look into the list and the open              \
 	     */
 
+#define PIECE_MAX 2000 /* bytes of a path that are resolved at a time: more than a name has */
+
 int mountinfo_open(struct mountinfo *info)
 {
 	*info = (struct mountinfo){ .file = fopen("/proc/self/mountinfo", "re") };
@@ -98,23 +100,57 @@ int mountinfo_find(struct mountinfo *info, const char *point)
 	return rc ? rc : found.line != NULL;
 }
 
-/* Opens what is at `point` if that is the mount. The kernel lists names without symbolic links, so
- * that one on the way is somebody's trap. Nothing here asks the file system itself, which may
- * hang. */
-static int open_mount(uint64_t id, const char *point)
+/* The kernel lists names without symbolic links, so that one on the way is somebody's trap. */
+static int open_path(int from, const char *name, uint64_t more)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
-	long fd = syscall(SYS_openat2, AT_FDCWD, point, &how, sizeof(how));
+				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | more };
+	long fd = syscall(SYS_openat2, from, name, &how, sizeof(how));
+
+	return fd < 0 ? -errno : (int)fd;
+}
+
+/* A descriptor if it is of that mount; otherwise it is closed. Nothing here asks the file system
+ * itself, which may hang. */
+static int check_mount(int fd, uint64_t id)
+{
 	struct statx stat;
 
-	if (fd < 0)
-		return -errno;
-	if (!statx((int)fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) &&
+	if (!statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MNT_ID, &stat) &&
 	    stat.stx_mnt_id == id)
-		return (int)fd;
-	close((int)fd);
+		return fd;
+	close(fd);
 	return -EAGAIN;
+}
+
+int mountinfo_reach_in(uint64_t id, int above, const char *name)
+{
+	/* The kernel has the names of mount points in memory. */
+	int fd = open_path(above, name, RESOLVE_CACHED);
+
+	return fd < 0 ? -EAGAIN : check_mount(fd, id);
+}
+
+/* In pieces, since somebody may have moved it where its path is longer than the kernel takes. */
+static int open_mount(uint64_t id, char *point)
+{
+	int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	char *piece = point + 1;
+
+	while (fd >= 0 && *piece) {
+		char *end = piece + strnlen(piece, PIECE_MAX);
+		bool is_last = !*end;
+		int next;
+
+		while (!is_last && *end != '/')
+			end--;
+		*end = '\0';
+		next = open_path(fd, piece, 0);
+		close(fd);
+		fd = next;
+		piece = is_last ? end : end + 1;
+	}
+	return fd < 0 ? fd : check_mount(fd, id);
 }
 
 /* Where the mount is, to be freed. 0 or a negative errno. */
@@ -143,9 +179,9 @@ static int find_point(uint64_t id, char **point)
 	return rc;
 }
 
-int mountinfo_reach(uint64_t id, const char *guess)
+int mountinfo_reach(uint64_t id)
 {
-	int fd = guess ? open_mount(id, guess) : -EAGAIN;
+	int fd = -EAGAIN;
 
 	for (unsigned i = 0; fd < 0 && i < REACH_TRIES; i++) {
 		char *point;

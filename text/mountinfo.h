@@ -37,7 +37,10 @@ int mountinfo_find(struct mountinfo *info, const char *point);
 /* Opens the root of the mount with this number, wherever its mount point was renamed to, and never
  * another mount: a descriptor for O_PATH, -ENOENT if there is no such mount, -EBUSY if something is
  * mounted over it, or another negative errno. As long as the descriptor is open, the mount is
- * busy. `guess`: where it may be; that is tried first. NULL: nobody knows. */
-int mountinfo_reach(uint64_t id, const char *guess);
+ * busy. */
+int mountinfo_reach(uint64_t id);
+/* The same if its mount point is `name` in the directory `above`; -EAGAIN if it is not. It waits
+ * for no file system. */
+int mountinfo_reach_in(uint64_t id, int above, const char *name);
 
 #endif

@@ -60,52 +60,9 @@ int mount_identify(struct mount *mount, int fd)
 		return -errno;
 	*mount = (struct mount){ .id = stat.stx_mnt_id,
 				 .major = stat.stx_dev_major,
-				 .minor = stat.stx_dev_minor };
+				 .minor = stat.stx_dev_minor,
+				 .above = -1 };
 	return 0;
-}
-
-int mount_attach(struct mount *mount, int file_system, unsigned attributes, int directory)
-{
-	int root = fsmount(file_system, FSMOUNT_CLOEXEC, attributes);
-	int rc = root < 0 ? -errno : 0;
-
-	if (!rc &&
-	    move_mount(root, "", directory, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
-		rc = -errno;
-	if (!rc)
-		rc = mount_identify(mount, root);
-	if (rc && root >= 0)
-		close(root);
-	return rc ? rc : root;
-}
-
-int mount_reach(const struct mount *mount, const char *guess)
-{
-	int fd = mount->id ? mountinfo_reach(mount->id, guess) : -ENOENT;
-	struct mount found;
-
-	if (fd < 0)
-		return fd;
-	if (!mount_identify(&found, fd) && found.major == mount->major &&
-	    found.minor == mount->minor)
-		return fd;
-	close(fd); /* the number means another mount by now */
-	return -ENOENT;
-}
-
-bool mount_exists(const struct mount *mount)
-{
-	struct mountinfo info;
-	char device[32];
-	bool found = false;
-
-	if (!mount->id || mountinfo_open(&info))
-		return false;
-	snprintf(device, sizeof(device), "%u:%u", mount->major, mount->minor);
-	while (!found && mountinfo_next(&info) == 1)
-		found = info.id == mount->id && !strcmp(info.device, device);
-	mountinfo_close(&info);
-	return found;
 }
 
 static int unmount(int root, int flags)
@@ -119,6 +76,65 @@ static int unmount(int root, int flags)
 int mount_detach(int root)
 {
 	return unmount(root, MNT_DETACH);
+}
+
+int mount_attach(struct mount *mount, int file_system, unsigned attributes, int directory)
+{
+	int root = fsmount(file_system, FSMOUNT_CLOEXEC, attributes);
+	int rc = root < 0 ? -errno : 0;
+
+	if (!rc &&
+	    move_mount(root, "", directory, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH))
+		rc = -errno;
+	if (!rc) {
+		rc = mount_identify(mount, root);
+		if (rc)
+			(void)mount_detach(root);
+	}
+	if (rc && root >= 0)
+		close(root);
+	return rc ? rc : root;
+}
+
+void mount_set_above(struct mount *mount, int above, const char *path)
+{
+	mount->above = above;
+	snprintf(mount->name, sizeof(mount->name), "%s", strrchr(path, '/') + 1);
+}
+
+int mount_reach(const struct mount *mount)
+{
+	int fd = mount->id ? -EAGAIN : -ENOENT;
+	struct mount found = { 0 };
+
+	if (fd == -EAGAIN && mount->above >= 0)
+		fd = mountinfo_reach_in(mount->id, mount->above, mount->name);
+	/* In another mount namespace it is no mount point, and may have been renamed there. */
+	if (fd == -EAGAIN)
+		fd = mountinfo_reach(mount->id);
+	if (fd < 0)
+		return fd;
+	if (!mount_identify(&found, fd) && found.major == mount->major &&
+	    found.minor == mount->minor)
+		return fd;
+	close(fd); /* the number means another mount by now */
+	return -ENOENT;
+}
+
+int mount_exists(const struct mount *mount)
+{
+	struct mountinfo info;
+	char device[32];
+	bool found = false;
+	int rc = mount->id ? mountinfo_open(&info) : 0;
+
+	if (!mount->id || rc)
+		return rc;
+	snprintf(device, sizeof(device), "%u:%u", mount->major, mount->minor);
+	while (!found && (rc = mountinfo_next(&info)) == 1)
+		found = info.id == mount->id && !strcmp(info.device, device);
+	mountinfo_close(&info);
+	return rc < 0 ? rc : found;
 }
 
 int mount_abort(int root)

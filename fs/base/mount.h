@@ -18,6 +18,8 @@
 struct mount {
 	uint64_t id;	       /* of the mount; 0: there is none */
 	unsigned major, minor; /* the device number of its file system */
+	int above;	/* the directory that it is in: the caller's descriptor; -1: unknown */
+	char name[256]; /* and its name there */
 };
 
 /* A list of them ends with a name that is NULL. */
@@ -35,11 +37,15 @@ int mount_create(const char *type, const struct mount_setting *settings);
 int mount_attach(struct mount *mount, int file_system, unsigned attributes, int directory);
 /* Reads which mount a descriptor is in. 0 or a negative errno. */
 int mount_identify(struct mount *mount, int fd);
+/* Says where it is mounted, `path` for its last name alone. Nobody can rename a mount point, only
+ * what leads to it, so that this finds it by one name, and walks through nobody's directories. */
+void mount_set_above(struct mount *mount, int above, const char *path);
 
 /* A descriptor of the mount's root; see mountinfo_reach() for the errors. */
-int mount_reach(const struct mount *mount, const char *guess);
-/* Whether it is mounted; something else may be mounted over it. */
-bool mount_exists(const struct mount *mount);
+int mount_reach(const struct mount *mount);
+/* Whether it is mounted, or a negative errno if that cannot be found out; something else may be
+ * mounted over it. */
+int mount_exists(const struct mount *mount);
 /* Unmounts what a descriptor of mount_reach() is the root of, even if it is in use. 0 or a negative
  * errno. */
 int mount_detach(int root);

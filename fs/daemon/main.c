@@ -25,8 +25,9 @@
 #include "fuse/session.h"
 #include "native/overlay.h"
 
-#define DEPTH 64     /* fetches at a time */
-#define END_MS 15000 /* for a clean end */
+#define DEPTH 64	/* fetches at a time */
+#define END_MS 15000	/* for a clean end */
+#define ABANDON_MS 3000 /* for an unmount if that fails */
 
 struct daemon {
 	struct options options;
@@ -44,6 +45,7 @@ struct daemon {
 	struct cond end_changed;
 	bool end_wanted; /* end_lock */
 	bool ended;	 /* end_lock: nothing is left that could hang */
+	bool abandoned;	 /* end_lock: what there was is unmounted, or cannot be */
 };
 
 /* --- the end -----------------------------------------------------------------------------------*/
@@ -100,30 +102,53 @@ static void wait_for_signal(void *daemon)
 	want_end(daemon);
 }
 
+/* Unmounts even if threads still use it: the process ends soon. */
+static void abandon(void *argument)
+{
+	struct daemon *daemon = argument;
+	int root = -1;
+
+	if (daemon->overlay)
+		overlay_abandon(daemon->overlay);
+	else
+		root = files_reach(daemon->files);
+	if (root >= 0)
+		session_detach(root);
+	lock_acquire(&daemon->end_lock);
+	daemon->abandoned = true;
+	cond_wake_all(&daemon->end_changed);
+	lock_release(&daemon->end_lock);
+}
+
+/* Whether `flag`, one of end_lock, is set before that much time has passed. */
+static bool wait_for(struct daemon *daemon, const bool *flag, uint64_t ms)
+{
+	uint64_t until_ms = clock_now_ms() + ms;
+	bool set;
+
+	lock_acquire(&daemon->end_lock);
+	while (!*flag && cond_wait_until(&daemon->end_changed, &daemon->end_lock, until_ms))
+		;
+	set = *flag;
+	lock_release(&daemon->end_lock);
+	return set;
+}
+
 /* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
- * mount, or waits for its end, is not to wait for the source, too. */
+ * mount, or waits for its end, is not to wait for the source, too. The watchdog acts after the
+ * unmount, since nothing tells that a connection is ours once it has ended it. */
 static void limit_the_end(void *argument)
 {
 	struct daemon *daemon = argument;
-	uint64_t until_ms = clock_now_ms() + END_MS;
-	bool ended;
-	int root;
+	struct thread thread;
 
-	lock_acquire(&daemon->end_lock);
-	while (!daemon->ended && cond_wait_until(&daemon->end_changed, &daemon->end_lock, until_ms))
-		;
-	ended = daemon->ended;
-	lock_release(&daemon->end_lock);
-	if (ended)
+	if (wait_for(daemon, &daemon->ended, END_MS))
 		return;
 	log_say(LOG_ERRORS, "the source does not answer: ended without waiting for it");
-	/* Before the watchdog acts: after that nothing tells that the mount is still ours. */
-	root = daemon->overlay ? -1 : files_reach(daemon->files);
+	/* Where the mount is may hang as well. */
+	if (!thread_start(&thread, "shade-abandon", abandon, daemon))
+		(void)wait_for(daemon, &daemon->abandoned, ABANDON_MS);
 	watchdog_act();
-	if (daemon->overlay)
-		overlay_abandon(daemon->overlay);
-	if (root >= 0)
-		session_detach(root);
 	_exit(1);
 }
 
@@ -361,6 +386,7 @@ static int mount_native(struct daemon *daemon)
 					   .source = o->source,
 					   .mount_point = o->mount_point,
 					   .directory = o->mount_fd,
+					   .above = o->above_fd,
 					   .staleness_s = o->staleness_s,
 					   .allow_other = o->allow_other,
 					   .noexec = o->noexec,
@@ -375,12 +401,14 @@ static int mount_native(struct daemon *daemon)
 
 static int mount_portable(struct daemon *daemon)
 {
+	struct files_point point = { .path = daemon->options.mount_point,
+				     .directory = daemon->options.mount_fd,
+				     .above = daemon->options.above_fd };
 	int rc;
 
 	cache_set_observed(daemon->cache, false);
 	control_set_mode(daemon->control, "portable");
-	rc = files_mount(daemon->files, daemon->options.mount_point, daemon->options.mount_fd,
-			 false);
+	rc = files_mount(daemon->files, &point, false);
 	if (!rc)
 		watchdog_add(WATCHDOG_FILES, files_get_mount(daemon->files));
 	return rc;

@@ -378,7 +378,7 @@ static void complete_sizes(struct options *options)
 		    &options->inflight_bytes);
 	if (options->inflight_bytes > options->capacity_bytes / 2)
 		give_up("option inflight is more than half of the capacity");
-	/* More would hide no more latency, and what is fetched ahead takes room from what is kept. */
+	/* What is fetched ahead takes room from what is kept. */
 	options->prefetch_bytes = options->inflight_bytes;
 	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
 		    &options->prefetch_bytes);
@@ -451,7 +451,9 @@ static void complete_manifest(struct options *options)
 	dir = strndup(path, (size_t)(name - path));
 	if (!dir)
 		give_up("out of memory");
-	options->manifest_fd = open_directory("option manifest: the directory", dir);
+	options->manifest_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (options->manifest_fd < 0)
+		give_up("option manifest: the directory of %s: %s", path, strerror(errno));
 	real = name_of(options->manifest_fd);
 	if (!fstatat(options->manifest_fd, name, &stat_buffer,
 		     AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) &&
@@ -472,6 +474,9 @@ static void complete_paths(struct options *options, const char *source, const ch
 	options->mount_fd = options->fake ? open_directory("mount point", mount_point)
 					  : open_mount_point(mount_point);
 	options->mount_point = name_of(options->mount_fd);
+	options->above_fd = openat(options->mount_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (options->above_fd < 0)
+		give_up("mount point %s: %s", mount_point, strerror(errno));
 	if (!options->fake && !faccessat(options->mount_fd, ".shade/control", F_OK, 0))
 		give_up("mount point %s has a mount of shadefs already", mount_point);
 	if (!strcmp(options->source, options->mount_point))
@@ -596,6 +601,7 @@ void options_free(struct options *options)
 		options->texts = text->next;
 		free(text);
 	}
+	close(options->above_fd);
 	free(options->source);
 	free(options->mount_point);
 	free(options->manifest);

@@ -22,6 +22,7 @@ struct options {
 	int source_fd;
 	char *mount_point; /* absolute */
 	int mount_fd;
+	int above_fd; /* the directory that it is in */
 	bool foreground;
 	bool fake;   /* check everything, and mount nothing */
 	bool sloppy; /* ignore unknown options */

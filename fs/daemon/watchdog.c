@@ -100,7 +100,7 @@ static void take_charges(struct charge *charges)
 
 static void abort_by_force(const struct mount *mount)
 {
-	int root = mount_reach(mount, NULL);
+	int root = mount_reach(mount);
 
 	if (root < 0)
 		return;
@@ -201,6 +201,7 @@ void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 	prepare(&message);
 	message.charge.kind = kind;
 	message.charge.mount = *mount;
+	message.charge.mount.above = -1; /* a descriptor of this process */
 	attach_fd(&message, abort);
 	(void)sendmsg(channel, &message.head, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (abort >= 0)

@@ -713,14 +713,15 @@ int files_create(struct files **out, const struct files_options *options)
 	return 0;
 }
 
-int files_mount(struct files *files, const char *mount_point, int directory, bool native)
+int files_mount(struct files *files, const struct files_point *point, bool native)
 {
 	const struct files_options *o = &files->options;
 	struct session_options options = { .ops = &files->ops,
 					   .user_data = files,
 					   .source = o->source,
-					   .mount_point = mount_point,
-					   .directory = directory,
+					   .mount_point = point->path,
+					   .directory = point->directory,
+					   .above = point->above,
 					   .allow_other = !native && o->allow_other,
 					   .noexec = !native && o->noexec,
 					   .workers = { [SESSION_SOURCE] = o->workers,
@@ -758,12 +759,15 @@ int files_mount(struct files *files, const char *mount_point, int directory, boo
 void files_unmount(struct files *files)
 {
 	struct session *session;
+	int root;
 
 	lock_acquire(&files->notify_lock);
-	session = files->session;
+	session = files->session; /* only this function takes it away */
+	lock_release(&files->notify_lock);
+	root = session ? session_reach(session) : -1;
+	lock_acquire(&files->notify_lock);
 	files->session = NULL;
-	if (session)
-		files->root = session_reach(session);
+	files->root = root;
 	while (files->notifying)
 		cond_wait(&files->notified, &files->notify_lock);
 	lock_release(&files->notify_lock);

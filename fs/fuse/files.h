@@ -30,9 +30,15 @@ struct files_options {
 
 /* 0 or a negative errno. */
 int files_create(struct files **out, const struct files_options *options);
-/* Mounts on `directory`, a descriptor that is needed only for the call, and serves; `mount_point`
- * is its name, and not copied. 0 or a negative errno. */
-int files_mount(struct files *files, const char *mount_point, int directory, bool native);
+/* Where to mount. Nothing is copied. */
+struct files_point {
+	const char *path; /* its name */
+	int directory;	  /* a descriptor of it, which is needed only for the call */
+	int above;	  /* of the directory that it is in, until files_unmount() */
+};
+
+/* Mounts and serves. 0 or a negative errno. */
+int files_mount(struct files *files, const struct files_point *point, bool native);
 /* What was mounted; until files_unmount(). */
 const struct mount *files_get_mount(const struct files *files);
 /* A descriptor of the mount's root, which keeps the mount busy, also while files_unmount() is under

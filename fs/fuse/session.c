@@ -241,12 +241,13 @@ static int mount_session(struct session *session)
 	if (rc) {
 		if (connection >= 0)
 			close(connection);
-		if (rc != -EPERM && rc != -EACCES)
+		if (rc != -EPERM && rc != -EACCES && rc != -ENOSYS)
 			return rc;
 		connection = mount_by_fusermount(session);
 		if (connection < 0)
 			return connection;
 	}
+	mount_set_above(&session->mount, session->options.above, session->options.mount_point);
 	/* libfuse only takes the descriptor over. */
 	snprintf(name, sizeof(name), "/dev/fd/%d", connection);
 	return fuse_session_mount(session->fuse, name) ? -EIO : 0;
@@ -267,7 +268,7 @@ static bool is_connected(const struct session *session)
 
 int session_reach(const struct session *session)
 {
-	int root = mount_reach(&session->mount, session->options.mount_point);
+	int root = session->options.above < 0 ? -ENOENT : mount_reach(&session->mount);
 
 	/* Asked about while the descriptor keeps the mount: it is this connection's. */
 	if (root < 0 || is_connected(session))
@@ -294,9 +295,9 @@ static void detach(const struct session *session)
 {
 	int root = session_reach(session);
 
-	if (root == -EBUSY)
-		log_say(LOG_WARNINGS, "something is mounted over %s: it stays, without files",
-			session->options.mount_point);
+	if (root < 0 && root != -ENOENT)
+		log_say(LOG_ERRORS, "%s stays mounted, without files: %s",
+			session->options.mount_point, strerror(-root));
 	if (root < 0)
 		return;
 	session_detach(root);

@@ -35,6 +35,7 @@ struct session_options {
 	const char *source;		     /* what mount(8) shows */
 	const char *mount_point;	     /* its name at first; until the session is closed */
 	int directory;			     /* a descriptor of it, until the session is started */
+	int above; /* of what it is in, until the session is closed; -1: somebody else unmounts */
 	bool allow_other;
 	bool noexec;
 	unsigned workers[SESSION_LANES]; /* at most, started as they are needed; 0: none */

@@ -304,6 +304,7 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 				       .source = options->source,
 				       .mount_point = options->mount_point,
 				       .directory = options->directory,
+				       .above = -1, /* it goes with what it is mounted in */
 				       .allow_other = true,
 				       .workers = { [SESSION_CONTROL] = SHADE_WORKERS },
 				       .lane_of = lane_of,

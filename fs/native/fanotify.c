@@ -116,6 +116,7 @@ static void watch(void *argument)
 {
 	struct fanotify *fanotify = argument;
 	const struct fanotify_options *options = &fanotify->options;
+	int exists = 1; /* below 0: it could not be found out, and is asked about again */
 
 	while (!atomic_load(&fanotify->stopping)) {
 		struct pollfd polled[2] = { { .fd = fanotify->events, .events = POLLIN },
@@ -127,7 +128,9 @@ static void watch(void *argument)
 		}
 		if (atomic_exchange(&fanotify->wake_wanted, false))
 			options->woken(options->context);
-		if ((polled[1].revents & (POLLPRI | POLLERR)) && !mount_exists(options->mount)) {
+		if (exists < 0 || polled[1].revents & (POLLPRI | POLLERR))
+			exists = mount_exists(options->mount);
+		if (!exists) {
 			options->unmounted(options->context);
 			break;
 		}

@@ -29,6 +29,7 @@
 struct overlay {
 	struct overlay_options options;
 	struct run_dir run_dir;
+	int run_fd; /* a descriptor of it; -1: none */
 	struct fanotify *fanotify;
 	struct shade shade;
 	struct session *control;	  /* .shade; the fanotify thread's while that runs */
@@ -124,7 +125,7 @@ static void close_controls(struct overlay *overlay)
 
 static void mount_control_again(struct overlay *overlay)
 {
-	int root = mount_reach(&overlay->mount, overlay->options.mount_point);
+	int root = mount_reach(&overlay->mount);
 
 	if (root < 0 || !close_control(overlay) || open_control(overlay, root))
 		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
@@ -140,11 +141,11 @@ static void restore_control(void *context)
 {
 	struct overlay *overlay = context;
 
-	for (int ms = 0; ms < UNMOUNT_MS && mount_exists(&overlay->mount); ms += POLL_MS) {
+	for (int ms = 0; ms < UNMOUNT_MS && mount_exists(&overlay->mount) == 1; ms += POLL_MS) {
 		clock_sleep_us((uint64_t)POLL_MS * 1000);
 		fanotify_drain(overlay->fanotify);
 	}
-	if (!atomic_load(&overlay->closing) && mount_exists(&overlay->mount))
+	if (!atomic_load(&overlay->closing) && mount_exists(&overlay->mount) == 1)
 		mount_control_again(overlay);
 }
 
@@ -225,8 +226,10 @@ static int mount_overlay(struct overlay *overlay)
 
 	if (rc)
 		return rc;
-	return mount_attach(&overlay->mount, overlay->file_system, attributes,
-			    overlay->options.directory);
+	rc = mount_attach(&overlay->mount, overlay->file_system, attributes,
+			  overlay->options.directory);
+	mount_set_above(&overlay->mount, overlay->options.above, overlay->options.mount_point);
+	return rc;
 }
 
 /* The source's root has changed: perhaps its list has. Whether the overlay's root cannot have that
@@ -273,7 +276,8 @@ static void flush_locked(struct overlay *overlay)
 	lock_assert_held(&overlay->flush_lock);
 	if (is_too_open_locked(overlay)) {
 		log_say(LOG_ERRORS,
-			"fewer may enter %s now than when it was mounted: unmounted, since an "
+			"fewer may enter %s now than when it was mounted: it is unmounted, since "
+			"an "
 			"overlay cannot learn that",
 			options->source);
 		options->ended(options->context);
@@ -325,13 +329,17 @@ static int open_fanotify(struct overlay *overlay, int root)
 
 static int mount_files(struct overlay *overlay)
 {
-	const char *path = overlay->run_dir.files;
-	int directory = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), rc;
+	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+	struct files_point point = { .path = overlay->run_dir.files,
+				     .directory = open(overlay->run_dir.files, flags) };
+	int rc;
 
-	if (directory < 0)
-		return -errno;
-	rc = files_mount(overlay->options.files, path, directory, true);
-	close(directory);
+	overlay->run_fd = point.above = open(overlay->run_dir.dir, flags);
+	rc = point.directory < 0 || point.above < 0 ? -errno : 0;
+	if (!rc)
+		rc = files_mount(overlay->options.files, &point, true);
+	if (point.directory >= 0)
+		close(point.directory);
 	return rc;
 }
 
@@ -388,7 +396,7 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 		return -ENOMEM;
 	}
 	overlay->options = *options;
-	overlay->file_system = -1;
+	overlay->file_system = overlay->run_fd = -1;
 	overlay->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
 	lock_init(&overlay->flush_lock, LOCK_FLUSH);
@@ -416,11 +424,11 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 /* The overlay's file system is open, so that its numbers mean no other. */
 static void unmount_overlay(struct overlay *overlay)
 {
-	int root = mount_reach(&overlay->mount, overlay->options.mount_point);
+	int root = mount_reach(&overlay->mount);
 
-	if (root == -EBUSY)
-		log_say(LOG_WARNINGS, "something is mounted over %s: it stays, without files",
-			overlay->options.mount_point);
+	if (root < 0 && root != -ENOENT)
+		log_say(LOG_ERRORS, "%s stays mounted, without files: %s",
+			overlay->options.mount_point, strerror(-root));
 	if (root < 0)
 		return;
 	(void)mount_detach(root);
@@ -435,9 +443,9 @@ void overlay_close(struct overlay *overlay)
 	lock_release(&overlay->flush_lock);
 	if (overlay->fanotify)
 		fanotify_stop(overlay->fanotify);
+	unmount_overlay(overlay); /* with the .shade that is mounted in it */
 	/* Until this is closed, its thread may call control_ended(). */
 	close_controls(overlay);
-	unmount_overlay(overlay);
 	if (overlay->fanotify)
 		fanotify_close(overlay->fanotify);
 	overlay->fanotify = NULL;
@@ -452,6 +460,8 @@ void overlay_free(struct overlay *overlay)
 	assert(atomic_load(&overlay->closing));
 	if (overlay->file_system >= 0)
 		close(overlay->file_system);
+	if (overlay->run_fd >= 0)
+		close(overlay->run_fd);
 	lock_destroy(&overlay->flush_lock);
 	free(overlay->control_path);
 	free(overlay);
@@ -459,7 +469,7 @@ void overlay_free(struct overlay *overlay)
 
 void overlay_abandon(struct overlay *overlay)
 {
-	unmount_overlay(overlay); /* with the .shade that is mounted in it */
+	unmount_overlay(overlay);
 	umount2(overlay->run_dir.files, MNT_DETACH);
 	run_dir_close(&overlay->run_dir);
 }

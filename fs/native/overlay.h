@@ -28,6 +28,7 @@ struct overlay_options {
 	const char *source;
 	const char *mount_point; /* absolute; its name at first */
 	int directory;		 /* a descriptor of it; only overlay_open() needs it */
+	int above;		 /* of the directory that it is in, until overlay_free() */
 	double staleness_s;
 	bool allow_other;
 	bool noexec;

@@ -157,7 +157,7 @@ static void unmount_left(const struct run_dir *run_dir)
 	if (mountinfo_open(&info))
 		return;
 	while (mountinfo_next(&info) > 0) {
-		int root = is_overlay_of(&info, run_dir) ? mountinfo_reach(info.id, NULL) : -1;
+		int root = is_overlay_of(&info, run_dir) ? mountinfo_reach(info.id) : -1;
 
 		if (root < 0)
 			continue;

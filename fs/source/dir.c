@@ -130,15 +130,21 @@ static void add_stat_locked(struct dir_store *store, struct chain *chain)
 	seal_link(sqe, chain, LINK_STAT, false);
 }
 
-/* Only whether the path leads to the version that is expected: nothing is read. */
-static void add_check_locked(struct dir_store *store, struct chain *chain)
+static void add_release_locked(struct dir_store *store, struct chain *chain)
 {
 	struct io_uring_sqe *sqe = add_link_locked(store);
 
 	lock_assert_held(&store->lock);
-	io_uring_prep_statx(sqe, store->root, chain->read->path,
-			    AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, DIR_WANTED, &chain->stat);
-	seal_link(sqe, chain, LINK_STAT, true);
+	io_uring_prep_close(sqe, chain->found);
+	seal_link(sqe, chain, LINK_RELEASE, true);
+}
+
+/* Only whether the path leads to the version that is expected: nothing is read. */
+static void add_check_locked(struct dir_store *store, struct chain *chain)
+{
+	lock_assert_held(&store->lock);
+	add_stat_locked(store, chain);
+	add_release_locked(store, chain);
 }
 
 static void add_drop_locked(struct dir_store *store, struct chain *chain)
@@ -209,9 +215,7 @@ static void add_read_locked(struct dir_store *store, struct chain *chain)
 	sqe = add_link_locked(store);
 	io_uring_prep_close_direct(sqe, chain->file);
 	seal_link(sqe, chain, LINK_CLOSE, false);
-	sqe = add_link_locked(store);
-	io_uring_prep_close(sqe, chain->found);
-	seal_link(sqe, chain, LINK_RELEASE, true);
+	add_release_locked(store, chain);
 }
 
 /* It was cancelled while it waited: ends by the thread, like all. */
@@ -230,14 +234,14 @@ static void submit_locked(struct dir_store *store, struct chain *chain)
 
 	lock_assert_held(&store->lock);
 	memset(chain->results, 0, sizeof(chain->results));
-	if (!chain->read->cancelled && chain->read->buffer && chain->found < 0)
+	if (!chain->read->cancelled && chain->found < 0)
 		chain->found = find_now(store, chain->read->path);
 	if (chain->read->cancelled)
 		add_nothing_locked(store, chain);
-	else if (!chain->read->buffer)
-		add_check_locked(store, chain);
 	else if (chain->found < 0)
 		add_find_locked(store, chain);
+	else if (!chain->read->buffer)
+		add_check_locked(store, chain);
 	else
 		add_read_locked(store, chain);
 	do {

@@ -20,8 +20,8 @@ def nobody(script, *words, **options):
     subprocess.run([*NOBODY, "sh", "-ec", script, "sh", *words], check=True, **options)
 
 
-def flip(first, second):
-    """Somebody else exchanges two names as fast as he can, until he is killed. His process id."""
+def as_nobody(work):
+    """Somebody else does it. His process id."""
     pid = os.fork()
     if pid:
         return pid
@@ -29,11 +29,31 @@ def flip(first, second):
         os.setgroups([])
         os.setresgid(65534, 65534, 65534)
         os.setresuid(65534, 65534, 65534)
+        work()
+        os._exit(0)
+    finally:
+        os._exit(1)
+
+
+def flip(first, second):
+    """Exchanges two names as fast as he can, until he is killed."""
+    def work():
         call = ctypes.CDLL(None).renameat2
         while call(-100, first.encode(), -100, second.encode(), EXCHANGE) == 0:
             pass
-    finally:
         os._exit(1)
+    return as_nobody(work)
+
+
+def bury(home):
+    """Moves d where its path is longer than the kernel takes one."""
+    def work():
+        os.chdir(home)
+        for _ in range(18):
+            os.mkdir("x" * 250)
+            os.chdir("x" * 250)
+        os.rename(os.path.join(home, "d"), "d")
+    assert os.waitpid(as_nobody(work), 0)[1] == 0
 
 
 class Scene:
@@ -85,6 +105,33 @@ def the_end_unmounts_our_own():
             assert reads_as(os.path.join(scene.moved, path), data)
         fs.end()
         assert not is_mounted(scene.moved)
+        scene.remove()
+
+
+def mounts_of(source):
+    with open("/proc/self/mountinfo") as file:
+        return [line for line in file if f" {source} " in line]
+
+
+def no_path_is_too_long_or_covered():
+    """It is found by its name in the directory above, wherever that went, and whatever was put on
+    the way."""
+    root, _ = make_tree(3)
+    for attack in ("long", "covered"):
+        scene = Scene()
+        fs = Shade(root, scene.point, allow_other=True)
+        if attack == "long":
+            bury(scene.home)
+        else:
+            subprocess.run(["mount", "--bind", scene.victim, os.path.dirname(scene.point)],
+                           check=True)
+        assert mounts_of(root), "it is mounted"
+        fs.process.send_signal(signal.SIGTERM)
+        assert fs.process.wait(60) == 0
+        assert not mounts_of(root), attack
+        if attack == "covered":
+            subprocess.run(["umount", os.path.dirname(scene.point)], check=True)
+        fs.end()
         scene.remove()
 
 
@@ -260,7 +307,8 @@ def a_manifest_stays_in_its_directory():
     scene.remove()
 
 
-run_tests([the_end_unmounts_our_own, an_end_that_somebody_brings_about_unmounts_our_own,
+run_tests([the_end_unmounts_our_own, no_path_is_too_long_or_covered,
+           an_end_that_somebody_brings_about_unmounts_our_own,
            what_a_killed_daemon_left_is_found, a_flush_changes_nothing_else,
            shadectl_unmounts_no_other,
            a_flush_keeps_the_flags_of_a_mount, the_mount_is_where_its_point_was_resolved,
