@@ -189,6 +189,7 @@ static int plan_copy(struct plan *plan, const struct plan *from, const struct sc
 
 	if (rc)
 		return rc;
+	assert(plan->order && from->order); /* it was assigned */
 	if (from->resident)
 		plan->resident = malloc(plan_words(o) * sizeof(*plan->resident));
 	if (from->resident && !plan->resident)

@@ -127,7 +127,7 @@ def binary_records():
 
 def residents_come_more_often():
     root, _ = make_tree(COUNT, size=40000)
-    fs = Shade(root, capacity="1200K", inflight="128K")
+    fs = Shade(root, capacity="1200K", inflight="128K", prefetch="536K")
     helper = Follow(fs, "--rep", 4)
     order = helper.order(0)
     helper.write("".join(f"0 {i} 1\n" for i in order) + "\n")
