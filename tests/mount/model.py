@@ -6,7 +6,7 @@ large ones, and such as are read by ranges, each on a tmpfs and on an ext4 of it
 
     model.py SHADEFS SLOWFS SHADECTL MODEL [--seconds N] [--seed N] [NAME ...]
 
-takes a minute, a third of that under a sanitizer, or about N seconds: hours are for finding what is
+takes half a minute, less under a sanitizer, or about N seconds: hours are for finding what is
 rare. NAME: only these of the tests."""
 import argparse
 import os
@@ -137,6 +137,6 @@ SEED = OPTIONS.seed if OPTIONS.seed is not None else time.time_ns() // 1000 % 10
 TESTS = [test_of(plan, kind) for plan in (small, resized, large, ranges)
          for kind in ("tmpfs", "ext4")]
 TESTS = [test for test in TESTS if not OPTIONS.names or test.__name__ in OPTIONS.names]
-SHARE = (OPTIONS.seconds or (20 if is_sanitized() else 50)) / len(TESTS)
+SHARE = (OPTIONS.seconds or (20 if is_sanitized() else 30)) / len(TESTS)
 print(f"{MODE}, --seed {SEED}", flush=True)
 run_tests(TESTS)
