@@ -63,8 +63,9 @@ static double plain_log2(double value)
 /* 2 to a power not above 0. */
 static double plain_exp2(double power)
 {
-	int whole = (int)power;
-	double x = (power - whole) * 0.6931471805599453, sum = 1;
+	/* Less than that is 0, and may be less than an int can be. */
+	int whole = power > -2000 ? (int)power : -2000;
+	double x = (power > -2000 ? power - whole : 0) * 0.6931471805599453, sum = 1;
 
 	for (int i = 18; i > 0; i--)
 		sum = 1 + sum * x / i;

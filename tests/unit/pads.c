@@ -538,3 +538,14 @@ Test(scores, rank_within_the_batch)
 	cr_assert_float_eq(found[2], log(10), 1e-6);
 	cr_assert_float_eq(found[0], log(11), 1e-6);
 }
+
+/* The power that one more use has then is far below what an int can be. */
+Test(echo, hardly_more_than_one_use)
+{
+	static uint32_t order[N];
+	struct pads_request request = request_of(PADS_ECHO);
+
+	request.uses = 1 + 1e-15;
+	request.strength = 1;
+	draw(request, order);
+}
