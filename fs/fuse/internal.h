@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The inside of fuse/, for files.c (handlers of the source's files), shade.c (handlers of .shade),
- * notify.c (what the daemon tells the kernel), entry.c and signals.c (callers that are killed while
- * they wait). All that knows libfuse includes this. */
+/* The inside of fuse/, for files.c (handlers of the source's files), files_mount.c, shade.c
+ * (handlers of .shade), notify.c (what the daemon tells the kernel), entry.c and signals.c (callers
+ * that are killed while they wait). All that knows libfuse includes this. */
 #ifndef SHADE_FUSE_INTERNAL_H
 #define SHADE_FUSE_INTERNAL_H
+
+#include <assert.h>
 
 #define FUSE_USE_VERSION FUSE_MAKE_VERSION(3, 14)
 #include <fuse_lowlevel.h>
@@ -79,6 +81,14 @@ static_assert(NUMBERS_FIRST >= CONTROL_END, "no node has a number of .shade's");
 static inline fuse_ino_t ino_of(const struct files *files, const struct node *node)
 {
 	return node->parent ? numbers_encipher(&files->numbers, (uintptr_t)node) : FUSE_ROOT_ID;
+}
+
+static inline struct node *node_of(const struct files *files, fuse_ino_t ino)
+{
+	assert(!control_owns(ino));
+	return ino == FUSE_ROOT_ID
+		       ? tree_root(cache_tree(files->options.cache))
+		       : (struct node *)(uintptr_t)numbers_decipher(&files->numbers, ino);
 }
 
 /* --- entry.c */
