@@ -135,6 +135,21 @@ def no_path_is_too_long_or_covered():
         scene.remove()
 
 
+def what_is_mounted_over_it_stays():
+    root, _ = make_tree(3)
+    scene = Scene()
+    fs = Shade(root, scene.point)
+    subprocess.run(["mount", "--bind", scene.victim, scene.point], check=True)
+    fs.process.send_signal(signal.SIGTERM)
+    assert fs.process.wait(60) == 0
+    assert "stays mounted" in fs.read_log(), fs.read_log()
+    assert os.listdir(scene.point) == [".shade"], "the victim is still there"
+    subprocess.run(["umount", scene.point], check=True)
+    subprocess.run(["umount", "-R", "-l", scene.point], check=True)
+    fs.end()
+    scene.remove()
+
+
 def an_end_that_somebody_brings_about_unmounts_our_own():
     """The source's owner closes it, which ends a native mount."""
     if MODE != "native":
@@ -308,6 +323,7 @@ def a_manifest_stays_in_its_directory():
 
 
 run_tests([the_end_unmounts_our_own, no_path_is_too_long_or_covered,
+           what_is_mounted_over_it_stays,
            an_end_that_somebody_brings_about_unmounts_our_own,
            what_a_killed_daemon_left_is_found, a_flush_changes_nothing_else,
            shadectl_unmounts_no_other,
