@@ -42,7 +42,6 @@ static void remove_all(const struct run_dir *run_dir)
 	rmdir(run_dir->files);
 	unlink(path);
 	rmdir(run_dir->dir);
-	rmdir(RUN_DIRS); /* unless there are others */
 }
 
 /* Locks /run/shadefs, so that nobody makes a directory while somebody else looks for those left
@@ -64,6 +63,17 @@ static int lock_run_dirs(void)
 		if (access(RUN_DIRS, F_OK))
 			return -errno;
 	}
+}
+
+/* Unless there are others. Whoever has the lock may be about to make one. */
+static void remove_run_dirs(void)
+{
+	int run_dirs = lock_run_dirs();
+
+	if (run_dirs < 0)
+		return;
+	rmdir(RUN_DIRS);
+	close(run_dirs);
 }
 
 static int take_lock(struct run_dir *run_dir)
@@ -129,6 +139,7 @@ void run_dir_close(struct run_dir *run_dir)
 	if (!*run_dir->dir)
 		return;
 	remove_all(run_dir);
+	remove_run_dirs();
 	*run_dir->dir = 0;
 	if (run_dir->lock > 0)
 		close(run_dir->lock);
@@ -201,6 +212,8 @@ void run_dir_clean_up(void)
 			clean_one(entry->d_name);
 	if (dir)
 		closedir(dir);
-	if (run_dirs >= 0)
-		close(run_dirs);
+	if (run_dirs < 0)
+		return;
+	rmdir(RUN_DIRS); /* unless there are others */
+	close(run_dirs);
 }
