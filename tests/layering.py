@@ -34,15 +34,17 @@ ALLOWED = {
 ROOMS = {
     "base": set(),
     "source": {"base"},
+    "nfs": {"base", "source"},
+    "tier": {"base", "source"},
     "names": {"base", "source"},
     "cache": {"base", "source", "names", "shade"},
     "control": {"base", "source", "names", "cache", "shade"},
     "fuse": {"base", "source", "names", "cache", "control"},
     "native": {"base", "source", "names", "cache", "control", "fuse"},
-    "daemon": {"base", "source", "names", "cache", "control", "fuse", "native", "shade"},
+    "daemon": {"base", "source", "nfs", "tier", "names", "cache", "control", "fuse", "native", "shade"},
 }
 # The cache and all below it do not know FUSE; control does not know FUSE's requests.
-WITHOUT_FUSE = {"base", "source", "names", "cache", "control"}
+WITHOUT_FUSE = {"base", "source", "nfs", "tier", "names", "cache", "control"}
 # base/threads.h is all that the rooms know of threads and the clock. The daemon blocks signals.
 THREADS = re.compile(r"\b(pthread_\w+|clock_gettime|clock_nanosleep|nanosleep|sem_\w+)\b")
 THREADS_ALLOWED = {"daemon": {"pthread_sigmask"}}

@@ -90,3 +90,14 @@ void store_cancel(struct store *store, struct store_read *read)
 {
 	store->ops->cancel(store, read);
 }
+
+void store_forget(struct store *store, const struct store_attr *attr)
+{
+	if (store->ops->forget)
+		store->ops->forget(store, attr);
+}
+
+size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count)
+{
+	return store->ops->rate ? store->ops->rate(store, ratings, count) : count;
+}

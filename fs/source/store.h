@@ -36,6 +36,8 @@ struct store_read {
 	void (*done)(struct store_read *read, int rc);
 	void *context; /* the caller's */
 	size_t got;
+	bool awaited; /* somebody waits for it already; else it is read ahead */
+	float worth;  /* of this version, for a tier: see struct store_rating */
 
 	/* The backend's own; 0 before store_read() and store_cancel(). */
 	void *progress;
@@ -46,7 +48,16 @@ struct store_read {
 /* A directory that is open: what has its path by now does not matter. */
 struct store_dir {
 	struct store *store;
-	int fd; /* the backend's own */
+	/* The backend's own. */
+	int fd;
+	void *handle;
+};
+
+/* How much it is worth to have a version at hand: from 0 to 1, the sooner it is used and the more
+ * important it is, the more. */
+struct store_rating {
+	struct store_attr attr;
+	float worth;
 };
 
 /* Called for each name but . and ..; a result other than 0 ends the listing. `rc` is 0, or a
@@ -69,6 +80,9 @@ struct store_ops {
 	void (*read)(struct store *store, struct store_read *read);
 	void (*cancel)(struct store *store, struct store_read *read);
 	void (*close)(struct store *store);
+	/* NULL: these mean nothing to it. They do not wait. */
+	void (*forget)(struct store *store, const struct store_attr *attr);
+	size_t (*rate)(struct store *store, const struct store_rating *ratings, size_t count);
 };
 
 /* A backend's own struct begins with this. */
@@ -106,6 +120,13 @@ int store_stat_in(const struct store_dir *dir, const char *name, struct store_at
  * whole. Nothing else can be asked of the directory after that; it is still to be closed. */
 int store_list(struct store_dir *dir, store_entry *entry, void *context);
 int store_statfs(struct store *store, struct statvfs *out);
+
+/* Nobody knows a name of this version any more: what is kept to find it by can go. It may still be
+ * asked for. */
+void store_forget(struct store *store, const struct store_attr *attr);
+/* What versions are worth by now. Returns how many it has taken, from the first on; the others may
+ * be told later. */
+size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count);
 
 /* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */
 void *store_buffer(size_t size);
