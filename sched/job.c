@@ -295,6 +295,13 @@ double job_distance(const struct job *job, uint32_t place, float score)
 	return distance + draws / (draws * ((double)score_weight(score) / sum) + 1);
 }
 
+float job_score_ratio(const struct job *job, float score)
+{
+	if (!job->score_sum)
+		return 1.0f; /* all are 0 */
+	return (float)((double)score_weight(score) * job->scored / (double)job->score_sum);
+}
+
 void job_look_again(struct job *job, uint32_t id)
 {
 	uint32_t head = job_sample(job, id)->head;

@@ -112,6 +112,8 @@ bool job_place_after(const struct job *job, uint32_t a, uint32_t b);
 /* Accesses of this job until its entry at `place`, or with PLACE_NONE until a sample of
  * this score is expected beyond the horizon. */
 double job_distance(const struct job *job, uint32_t place, float score);
+/* The score as a multiple of the mean of all that are scored. */
+float job_score_ratio(const struct job *job, float score);
 /* The sample is absent, or can be fetched by now: if prefetch has passed it, it comes back. */
 void job_look_again(struct job *job, uint32_t id);
 uint64_t job_ahead(const struct job *job);

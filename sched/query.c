@@ -57,6 +57,42 @@ uint32_t sched_get_frequency(const struct sched *s, uint32_t id)
 	return id < s->sample_count ? s->samples[id].frequency : 0;
 }
 
+static float worth_in_order(const struct job *job, uint32_t place)
+{
+	uint32_t slot = place_slot(place);
+	float late = (float)place_index(place) / (float)job->orders[slot].count;
+
+	return ((job->rank[slot] ? 2.0f : 3.0f) - late) / 3.0f;
+}
+
+static float worth_in_job(const struct job *job, uint32_t id, bool served)
+{
+	const struct job_sample *sample = job_sample(job, id);
+	uint32_t place = sample->head;
+	float ratio;
+
+	if (served && place != PLACE_NONE)
+		place = job->orders[place_slot(place)].next[place_index(place)];
+	if (place != PLACE_NONE)
+		return worth_in_order(job, place);
+	if (sample->score < 0)
+		return SCORE_NONE;
+	ratio = job_score_ratio(job, sample->score);
+	return ratio / (ratio + 1.0f) / 3.0f;
+}
+
+float sched_worth(const struct sched *s, uint32_t id, bool served)
+{
+	float best = SCORE_NONE;
+
+	for (unsigned i = 0; id < s->sample_count && i < s->job_end; i++) {
+		float worth = s->jobs[i] ? worth_in_job(s->jobs[i], id, served) : SCORE_NONE;
+
+		best = worth > best ? worth : best;
+	}
+	return best;
+}
+
 uint32_t sched_get_ahead(const struct sched *s, uint32_t job_id, uint32_t *ids, uint32_t max)
 {
 	const struct job *job = sched_job(s, job_id);

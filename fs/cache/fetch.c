@@ -576,6 +576,15 @@ static void on_checked(struct store_read *read, int rc)
 /* --- into the store -----------------------------------------------------------------------------
  */
 
+/* Whoever waits for it has counted as its use already. */
+static float worth_locked(const struct fetch *fetch)
+{
+	lock_assert_held(&fetch->cache->lock);
+	if (fetch->node->cache.slot == SLOT_NONE)
+		return 0; /* its name is gone */
+	return ratings_worth_locked(fetch->cache, fetch->node, !fetch->waiters);
+}
+
 /* `read` is complete but for path and buffer, so that fetch_take_late_locked() may cancel it before
  * fetch_submit() hands it over. */
 void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
@@ -592,6 +601,8 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 	fetch_recount_locked(fetch);
 	fetch->read = (struct store_read){ .expected = &fetch->expected,
 					   .size = checks ? 0 : fetch->size,
+					   .awaited = fetch->waiters,
+					   .worth = worth_locked(fetch),
 					   .done = checks ? on_checked : on_read,
 					   .context = fetch };
 }

@@ -56,6 +56,8 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 		rc = numbering_slot(&cache->numbering, ids[i], &slot);
 		if (!rc)
 			rc = sched_score(cache->sched, job, slot, scores[i]);
+		if (!rc)
+			ratings_change_locked(cache, slot);
 	}
 	lock_release(&cache->lock);
 	return rc;
@@ -74,9 +76,27 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 		rc = sched_order(cache->sched, job, epoch, slots, count);
 	if (!rc)
 		start_soon_locked(cache);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		ratings_change_locked(cache, slots[i]);
 	lock_release(&cache->lock);
 	free(slots);
 	return rc;
+}
+
+/* What was for a later epoch may be for this one. */
+static void rerate_ahead_locked(struct cache *cache, uint32_t job)
+{
+	struct sched_job_stats stats;
+	uint32_t *ahead, count;
+
+	lock_assert_held(&cache->lock);
+	if (!store_takes_ratings(cache->store) || sched_get_job_stats(cache->sched, job, &stats))
+		return;
+	ahead = malloc((stats.order_ahead + 1) * sizeof(*ahead));
+	count = ahead ? sched_get_ahead(cache->sched, job, ahead, (uint32_t)stats.order_ahead) : 0;
+	for (uint32_t i = 0; i < count; i++)
+		ratings_change_locked(cache, ahead[i]);
+	free(ahead);
 }
 
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
@@ -86,6 +106,8 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 	lock_acquire(&cache->lock);
 	rc = sched_epoch(cache->sched, job, epoch);
 	start_soon_locked(cache);
+	if (!rc)
+		rerate_ahead_locked(cache, job);
 	lock_release(&cache->lock);
 	return rc;
 }

@@ -14,6 +14,7 @@
  *	numbering.c	the ids that trainers use
  *	hints.c		jobs, scores, orders, pins, capacity, policy
  *	warm.c		files that are to be made resident
+ *	ratings.c	what files are worth to a store that keeps some at hand
  *	young.c		versions that are too young to be kept
  *	access_log.c	accesses as they happen
  *	report.c	figures
@@ -133,6 +134,15 @@ struct young {
 	unsigned rounds;   /* so many times, until it is of age */
 };
 
+/* Files whose worth is to be told to the store. */
+struct ratings {
+	uint64_t *changed;   /* bitmap of slots */
+	uint32_t words;	     /* of it */
+	uint32_t next;	     /* word to look at */
+	uint32_t left;	     /* words to look at; 0: nothing is to be told */
+	struct batch *batch; /* the clock's thread alone: what is being told */
+};
+
 /* A list of slots. */
 struct slot_list {
 	uint32_t *slots;
@@ -173,6 +183,7 @@ struct cache {
 	struct warm_queue warm;
 	struct young *young, **young_end;
 	struct probing probing;
+	struct ratings ratings;
 	struct access_log log;
 	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until
 				   * memory has come down */
@@ -308,6 +319,17 @@ void drop_done(void *cache, struct node *node);
 struct fetch *warm_next_locked(struct cache *cache, uint64_t now_ms);
 /* A fetch that `warms` has come to an end. */
 void warm_done_locked(struct cache *cache, uint64_t bytes, int rc);
+
+/* --- ratings.c --------------------------------------------------------------------------------*/
+
+/* What a file with a slot is worth, from 0 to 1. `served`: its next use is provided for. */
+float ratings_worth_locked(const struct cache *cache, const struct node *node, bool served);
+/* A hint about a sample has changed. */
+void ratings_change_locked(struct cache *cache, uint32_t slot);
+/* Tells the store some of what has changed. To be called by the clock's thread, without the lock.
+ */
+void ratings_tell(struct cache *cache);
+void ratings_free(struct ratings *ratings);
 
 /* --- young.c ----------------------------------------------------------------------------------*/
 

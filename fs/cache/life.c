@@ -90,6 +90,7 @@ static void run_clock(void *argument)
 		tree_reap(cache->tree);
 		expire(cache);
 		probe_some(cache);
+		ratings_tell(cache);
 		start_all(cache); /* if drops make no progress, there is the spare third */
 		cache->options.tick(cache->options.tick_context);
 	}
@@ -197,6 +198,7 @@ void cache_destroy(struct cache *cache)
 	sched_destroy(cache->sched);
 	numbering_free(&cache->numbering);
 	slots_free(&cache->slots);
+	ratings_free(&cache->ratings);
 	free(cache->warm.list);
 	free(cache->log.ring);
 	lock_destroy(&cache->lock);

@@ -97,6 +97,11 @@ void store_forget(struct store *store, const struct store_attr *attr)
 		store->ops->forget(store, attr);
 }
 
+bool store_takes_ratings(const struct store *store)
+{
+	return store->ops->rate;
+}
+
 size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count)
 {
 	return store->ops->rate ? store->ops->rate(store, ratings, count) : count;

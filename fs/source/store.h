@@ -124,6 +124,7 @@ int store_statfs(struct store *store, struct statvfs *out);
 /* Nobody knows a name of this version any more: what is kept to find it by can go. It may still be
  * asked for. */
 void store_forget(struct store *store, const struct store_attr *attr);
+bool store_takes_ratings(const struct store *store);
 /* What versions are worth by now. Returns how many it has taken, from the first on; the others may
  * be told later. */
 size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count);

@@ -148,6 +148,11 @@ const uint64_t *sched_resident_bitmap(const struct sched *s);
 /* The score in `job`; below 0: none yet. */
 float sched_get_score(const struct sched *s, uint32_t job, uint32_t id);
 uint32_t sched_get_frequency(const struct sched *s, uint32_t id);
+/* How much it is worth to have the sample at hand, from 0 to 1, by what jobs have said: 2/3 or more
+ * if a job's first order expects it, the sooner the more; 1/3 or more if a later order does; else
+ * less, the higher its score the more. Below 0: nobody has said anything. `served`: its next use is
+ * provided for, so the one after that counts. Of several jobs the one that gives most counts. */
+float sched_worth(const struct sched *s, uint32_t id, bool served);
 /* Copies up to `max` ids that the job's orders still expect, soonest first. */
 uint32_t sched_get_ahead(const struct sched *s, uint32_t job, uint32_t *ids, uint32_t max);
 

@@ -541,6 +541,20 @@ static void fake_close(struct store *store)
 			fail_run("the store is closed while %s is read", at->read->path);
 }
 
+/* Takes some of them. A version that nobody has any more may still be rated. */
+static size_t fake_rate(struct store *store, const struct store_rating *ratings, size_t count)
+{
+	(void)store;
+	for (size_t i = 0; i < count; i++) {
+		if (!(ratings[i].worth >= 0 && ratings[i].worth <= 1))
+			fail_run("a file is worth %g", (double)ratings[i].worth);
+		if (!source_version(&ratings[i].attr) ||
+		    source_version(&ratings[i].attr) > last_change)
+			fail_run("a version is rated that never was");
+	}
+	return draw((uint32_t)count + 1);
+}
+
 struct store *source_open(void)
 {
 	static const struct store_ops ops = { .stat = fake_stat,
@@ -549,7 +563,8 @@ struct store *source_open(void)
 					      .close_dir = fake_close_dir,
 					      .read = fake_read,
 					      .cancel = fake_cancel,
-					      .close = fake_close };
+					      .close = fake_close,
+					      .rate = fake_rate };
 	static struct store store = { .ops = &ops };
 
 	reset();

@@ -218,3 +218,46 @@ Test(orders, an_unknown_job_is_found_by_what_it_expects)
 	cr_assert_eq(job_stats.order_ahead, 0);
 	sched_destroy(s);
 }
+
+/* --- what a sample is worth ------------------------------------------------------------------- */
+
+Test(orders, the_sooner_the_more_it_is_worth)
+{
+	static const uint32_t now[] = { 3, 1, 3, 0 }, next[] = { 2, 3 };
+	struct sched *s = with_order(6, now, 4);
+
+	cr_assert_eq(sched_order(s, 0, 1, next, 2), 0);
+	cr_assert_eq(sched_score(s, 0, 4, 5), 0);
+	cr_assert_float_eq(sched_worth(s, 3, false), 1, 1e-6);
+	cr_assert_float_eq(sched_worth(s, 1, false), 1 - 0.25 / 3, 1e-6);
+	cr_assert_float_eq(sched_worth(s, 3, true), 1 - 0.5 / 3, 1e-6); /* the second of its uses */
+	cr_assert_float_eq(sched_worth(s, 2, false), 2.0 / 3, 1e-6);
+	cr_assert_float_eq(sched_worth(s, 4, false), 0.5 / 3, 1e-6); /* the mean of all scores */
+	cr_assert_lt(sched_worth(s, 5, false), 0);
+	cr_assert_lt(sched_worth(s, 0, true), 0);
+	cr_assert_lt(sched_worth(s, 6, false), 0, "there is no such sample");
+	read_one(s, 3);
+	cr_assert_float_eq(sched_worth(s, 3, false), 1 - 0.5 / 3, 1e-6);
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	cr_assert_float_eq(sched_worth(s, 2, false), 1, 1e-6);
+	cr_assert_lt(sched_worth(s, 1, false), 0, "its epoch is over");
+	sched_destroy(s);
+}
+
+Test(orders, without_an_order_scores_say_what_it_is_worth)
+{
+	struct sched *s = make_sched(2, "shade", 4);
+	uint32_t job;
+
+	for (uint32_t id = 0; id < 3; id++)
+		cr_assert_eq(sched_score(s, 0, id, (float)id), 0);
+	cr_assert_float_eq(sched_worth(s, 0, false), 0, 1e-6);
+	cr_assert_float_eq(sched_worth(s, 1, false), 0.5 / 3, 1e-6);
+	cr_assert_float_eq(sched_worth(s, 2, false), 2.0 / 3 / 3, 1e-6);
+	cr_assert_lt(sched_worth(s, 3, false), 0);
+	/* Of two trainings the one that needs it more counts. */
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	cr_assert_eq(sched_order(s, job, 0, (const uint32_t[]){ 0 }, 1), 0);
+	cr_assert_float_eq(sched_worth(s, 0, false), 1, 1e-6);
+	sched_destroy(s);
+}
