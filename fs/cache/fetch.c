@@ -582,7 +582,7 @@ static float worth_locked(const struct fetch *fetch)
 	lock_assert_held(&fetch->cache->lock);
 	if (fetch->node->cache.slot == SLOT_NONE)
 		return 0; /* its name is gone */
-	return ratings_worth_locked(fetch->cache, fetch->node, !fetch->waiters);
+	return ratings_worth_locked(fetch->cache, fetch->node, !fetch->waiters, fetch->reserved);
 }
 
 /* `read` is complete but for path and buffer, so that fetch_take_late_locked() may cancel it before

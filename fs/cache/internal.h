@@ -322,9 +322,11 @@ void warm_done_locked(struct cache *cache, uint64_t bytes, int rc);
 
 /* --- ratings.c --------------------------------------------------------------------------------*/
 
-/* What a file with a slot is worth, from 0 to 1. `served`: its next use is provided for. */
-float ratings_worth_locked(const struct cache *cache, const struct node *node, bool served);
-/* A hint about a sample has changed. */
+/* What a file with a slot is worth, from 0 to 1. `served`: its next use is provided for. `kept`:
+ * memory has it, or will. */
+float ratings_worth_locked(const struct cache *cache, const struct node *node, bool served,
+			   bool kept);
+/* A hint about a sample has changed, or it has left memory. */
 void ratings_change_locked(struct cache *cache, uint32_t slot);
 /* Tells the store some of what has changed. To be called by the clock's thread, without the lock.
  */

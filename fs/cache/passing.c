@@ -64,6 +64,7 @@ void drop_victims_locked(struct cache *cache, const struct sched_verdict *verdic
 
 		if (!node)
 			continue;
+		ratings_change_locked(cache, verdict->victims[i]);
 		if (node->cache.fetch)
 			fetch_recount_locked(node->cache.fetch);
 		/* Whoever has it open has hardly read it yet. */

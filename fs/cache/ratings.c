@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * What files are worth, for a store that keeps some of them at hand for all nodes: it keeps what is
- * worth most. Each read says it, and when scores or orders change, the clock's thread tells it for
- * what has changed, as far as the store takes it. Of what no order
- * here expects, another node's order may, so nothing is told of samples that no hint was about.
+ * worth most. Each read says it, and when scores, orders or what is resident change, the clock's
+ * thread tells it for what has changed, as far as the store takes it. Of what no order here
+ *expects, another node's order may, so nothing is told of samples that no change was about.
  *
- * What memory has, or is about to get, needs no other copy for its next use: then the use after
- * that counts.
+ *	1/3 to 1	an order expects it, and memory has not got it; the sooner the more
+ *	1/6 to 1/3	memory has not got it; the more important the more
+ *	0 to 1/6	memory has it; the more important the less
+ *
+ * What memory has needs no other copy as long as it is there. It will need one when it has left,
+ *and the least important leaves first; nobody has its bytes any more then, so the copy must be
+ *there already.
  */
 #include <stdlib.h>
 
@@ -18,28 +23,31 @@
 #define BEYOND (1.0f / 3.0f) /* less than this: no order expects the sample */
 #define TIE (1.0f / 64.0f)   /* what decides between scores that are about equal */
 
-/* A number from 0 to 1 that all nodes draw alike for a file. */
-static float lot(const struct store_attr *attr)
+/* How far a sample is from leaving memory, 0 to 1: by the policy's worth of it, and by slot where
+ * that is the same, as `shade` decides. Equal samples must not be equal here: with one use an epoch
+ * the engine would let go of those that it has had for longest, at the price of a copy each. */
+static float rank_locked(const struct cache *cache, const struct node *node, float worth)
 {
-	uint64_t mixed = attr->ino * 0x9e3779b97f4a7c15u;
-
-	mixed = (mixed ^ mixed >> 32) * 0xd6e8feb86659fd93u;
-	return (float)(mixed >> 40) / (float)(1u << 24);
-}
-
-/* Where nothing tells two files apart, the engine would let go of the one that it has had for
- * longer, and with one use an epoch that is the wrong one as often as not, at the price of a copy
- * each time. A lot that is the same for all nodes and epochs keeps what is there. */
-float ratings_worth_locked(const struct cache *cache, const struct node *node, bool served)
-{
-	float worth = sched_worth(cache->sched, node->cache.slot, served);
+	float share = worth > 0 ? worth / BEYOND : 0;
 
 	lock_assert_held(&cache->lock);
-	if (worth < 0)
-		return lot(&node->attr) * BEYOND;
+	if (share >= 1)
+		return 1;
+	return share * (1 - TIE) + TIE * (float)node->cache.slot / (float)cache->slots.count;
+}
+
+float ratings_worth_locked(const struct cache *cache, const struct node *node, bool served,
+			   bool kept)
+{
+	float worth = sched_worth(cache->sched, node->cache.slot, served);
+	float rank = rank_locked(cache, node, worth);
+
+	lock_assert_held(&cache->lock);
+	if (kept)
+		return (1 - rank) * BEYOND / 2;
 	if (worth >= BEYOND)
 		return worth < 1 ? worth : 1;
-	return worth * (1 - TIE) + lot(&node->attr) * BEYOND * TIE;
+	return (1 + rank) * BEYOND / 2;
 }
 
 /* --- what has changed ---------------------------------------------------------------------------
@@ -94,14 +102,13 @@ static void add_locked(struct cache *cache, struct batch *batch, uint32_t slot)
 {
 	const struct node *node = cache_node_locked(cache, slot);
 	bool resident = sched_resident(cache->sched, slot);
-	float worth = sched_worth(cache->sched, slot, resident);
 
 	lock_assert_held(&cache->lock);
-	if (!node || worth < 0 || cache_is_large(cache, node))
+	if (!node || cache_is_large(cache, node))
 		return;
-	batch->ratings[batch->count] =
-		(struct store_rating){ .attr = node->attr,
-				       .worth = ratings_worth_locked(cache, node, resident) };
+	batch->ratings[batch->count] = (struct store_rating){
+		.attr = node->attr, .worth = ratings_worth_locked(cache, node, resident, resident)
+	};
 	batch->slots[batch->count++] = slot;
 }
 
@@ -127,7 +134,7 @@ static void take(struct cache *cache, struct batch *batch)
 {
 	batch->count = 0;
 	lock_acquire(&cache->lock);
-	/* Slots without a file or a score are passed over, but not so many that others wait. */
+	/* Slots without a file are passed over, but not so many that others wait. */
 	for (unsigned i = 0; i < TOGETHER && cache->ratings.left && batch->count < TOGETHER; i++)
 		take_word_locked(cache, batch);
 	lock_release(&cache->lock);
