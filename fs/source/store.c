@@ -33,6 +33,12 @@ void store_close(struct store *store)
 	store->ops->close(store);
 }
 
+void store_stop(struct store *store)
+{
+	if (store->ops->stop)
+		store->ops->stop(store);
+}
+
 int store_stat(struct store *store, const char *path, struct store_attr *attr)
 {
 	return store->ops->stat(store, path, attr);
@@ -105,4 +111,9 @@ bool store_takes_ratings(const struct store *store)
 size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count)
 {
 	return store->ops->rate ? store->ops->rate(store, ratings, count) : count;
+}
+
+unsigned store_get_counts(struct store *store, struct store_count *counts, unsigned room)
+{
+	return store->ops->count ? store->ops->count(store, counts, room) : 0;
 }

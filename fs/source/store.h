@@ -60,6 +60,13 @@ struct store_rating {
 	float worth;
 };
 
+/* What a backend counts, for .shade/stats. */
+struct store_count {
+	const char *name;
+	uint64_t value; /* never less than before */
+};
+#define STORE_COUNTS_MAX 16
+
 /* Called for each name but . and ..; a result other than 0 ends the listing. `rc` is 0, or a
  * negative errno if the source has the name and fails to tell of it; then `attr` is NULL. */
 typedef int store_entry(void *context, const char *name, const struct store_attr *attr, int rc);
@@ -81,6 +88,8 @@ struct store_ops {
 	void (*cancel)(struct store *store, struct store_read *read);
 	void (*close)(struct store *store);
 	/* NULL: these mean nothing to it. They do not wait. */
+	void (*stop)(struct store *store);
+	unsigned (*count)(struct store *store, struct store_count *counts, unsigned room);
 	void (*forget)(struct store *store, const struct store_attr *attr);
 	size_t (*rate)(struct store *store, const struct store_rating *ratings, size_t count);
 };
@@ -92,6 +101,9 @@ struct store {
 
 /* A directory as the source. 0 or a negative errno. `depth`: how many reads at a time. */
 int store_dir_open(struct store **out, const char *path, unsigned depth);
+/* The daemon is about to end: calls that wait for the source should fail with -ESHUTDOWN from now
+ * on, if the backend can have them do so. Reads are cancelled by their callers. */
+void store_stop(struct store *store);
 /* All reads must be done. */
 void store_close(struct store *store);
 
@@ -128,6 +140,9 @@ bool store_takes_ratings(const struct store *store);
 /* What versions are worth by now. Returns how many it has taken, from the first on; the others may
  * be told later. */
 size_t store_rate(struct store *store, const struct store_rating *ratings, size_t count);
+
+/* Fills in at most `room` figures, STORE_COUNTS_MAX or more. How many there are. */
+unsigned store_get_counts(struct store *store, struct store_count *counts, unsigned room);
 
 /* A buffer for a read of `size` bytes, to be freed; NULL: no memory. */
 void *store_buffer(size_t size);
