@@ -31,6 +31,8 @@ struct control_hooks {
 	void (*catch_up)(void *context);
 	/* At least so many accesses were not told of. */
 	uint64_t (*accesses_lost)(void *context);
+	/* What the source counts. As store_get_counts(). */
+	unsigned (*source_counts)(void *context, struct store_count *counts, unsigned room);
 };
 
 struct control_options {

@@ -16,11 +16,23 @@ struct figure {
 	double value;
 };
 
-#define FIGURES_MAX 48
+#define FIGURES_MAX 64
 
 static double coverage_of(const struct cache_stats *s, uint32_t samples)
 {
 	return samples ? (double)s->job.covered / samples : 0;
+}
+
+/* What the source counts, if it counts anything. */
+static unsigned collect_source(struct control *control, struct figure *figures)
+{
+	struct store_count counts[STORE_COUNTS_MAX];
+	unsigned count = control->options.hooks->source_counts(control->options.context, counts,
+							       STORE_COUNTS_MAX);
+
+	for (unsigned i = 0; i < count; i++)
+		figures[i] = (struct figure){ counts[i].name, "counter", (double)counts[i].value };
+	return count;
 }
 
 static unsigned collect(struct control *control, struct figure *figures, const char **policy)
@@ -76,8 +88,8 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	COUNTER("warm_refused_bytes", s.warm_refused_bytes);
 #undef GAUGE
 #undef COUNTER
-	assert(count <= FIGURES_MAX);
-	return count;
+	assert(count + STORE_COUNTS_MAX <= FIGURES_MAX);
+	return count + collect_source(control, figures + count);
 }
 
 int report_stats(struct control *control, uint32_t job, FILE *out)

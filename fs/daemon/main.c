@@ -258,13 +258,19 @@ static uint64_t accesses_lost(void *context)
 	return daemon->overlay ? overlay_accesses_lost(daemon->overlay) : 0;
 }
 
+static unsigned source_counts(void *context, struct store_count *counts, unsigned room)
+{
+	return store_get_counts(((struct daemon *)context)->store, counts, room);
+}
+
 static int create_control(struct daemon *daemon)
 {
 	static const struct control_hooks hooks = { .print_config = print_config,
 						    .memory_bytes = memory_bytes,
 						    .rescan = rescan,
 						    .catch_up = catch_up,
-						    .accesses_lost = accesses_lost };
+						    .accesses_lost = accesses_lost,
+						    .source_counts = source_counts };
 	struct control_options options = { .cache = daemon->cache,
 					   .hooks = &hooks,
 					   .context = daemon,
@@ -332,6 +338,37 @@ static void tick(void *context)
 	files_tick(daemon->files);
 }
 
+static void open_directory(struct daemon *daemon, unsigned depth)
+{
+	const struct options *o = &daemon->options;
+	char source[64];
+	int rc;
+
+	snprintf(source, sizeof(source), "/proc/self/fd/%d", o->source_fd);
+	rc = store_dir_open(&daemon->store, source, depth);
+	close(o->source_fd);
+	if (rc)
+		give_up(daemon, o->source, rc, NULL);
+}
+
+static void open_export(struct daemon *daemon, unsigned depth)
+{
+	const struct options *o = &daemon->options;
+	struct nfs_options options = { .url = &o->url,
+				       .name = o->source,
+				       .nfs_port = (uint16_t)o->nfs_port,
+				       .mount_port = (uint16_t)o->mount_port,
+				       .connections = o->connections,
+				       .identity = { o->uid, o->gid },
+				       .depth = depth,
+				       .deadline_ms = (uint64_t)(o->deadline_s * 1000) };
+	char why[512];
+	int rc = store_nfs_open(&daemon->store, &options, why, sizeof(why));
+
+	if (rc)
+		give_up(daemon, o->source, rc, why);
+}
+
 static void start_cache(struct daemon *daemon)
 {
 	const struct options *o = &daemon->options;
@@ -347,14 +384,12 @@ static void start_cache(struct daemon *daemon)
 		.tick = tick,
 		.tick_context = daemon,
 	};
-	char source[64];
 	int rc;
 
-	snprintf(source, sizeof(source), "/proc/self/fd/%d", o->source_fd);
-	rc = store_dir_open(&daemon->store, source, options.depth);
-	close(o->source_fd);
-	if (rc)
-		give_up(daemon, o->source, rc, NULL);
+	if (o->source_fd >= 0)
+		open_directory(daemon, options.depth);
+	else
+		open_export(daemon, options.depth);
 	rc = cache_create(&daemon->cache, daemon->store, &options);
 	if (!rc)
 		rc = create_control(daemon);
@@ -470,6 +505,7 @@ static void stop(struct daemon *daemon)
 	bool limited = !thread_start(&limit, "shade-end", limit_the_end, daemon);
 
 	systemd_stopping();
+	store_stop(daemon->store);
 	scan_stop(daemon->scan);
 	cache_stop(daemon->cache);
 	control_stop(daemon->control);

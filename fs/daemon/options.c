@@ -102,6 +102,16 @@ static double seconds(const char *name, const char *text)
 	return value;
 }
 
+static unsigned whole(const char *name, const char *text, uint64_t least, uint64_t most)
+{
+	uint64_t value;
+
+	if (number_whole(text, strlen(text), &value) || value < least || value > most)
+		give_up("option %s takes a number from %llu to %llu, not '%s'", name,
+			(unsigned long long)least, (unsigned long long)most, text);
+	return (unsigned)value;
+}
+
 /* Sizes depend on each other, so complete_sizes() parses them when all options are known. */
 static void set_capacity(struct options *options, const char *text)
 {
@@ -137,11 +147,7 @@ static void set_mode(struct options *options, const char *text)
 
 static void set_threads(struct options *options, const char *text)
 {
-	uint64_t value;
-
-	if (number_whole(text, strlen(text), &value) || value < 1 || value > 1024)
-		give_up("option threads takes a number from 1 to 1024, not '%s'", text);
-	options->threads = (unsigned)value;
+	options->threads = whole("threads", text, 1, 1024);
 }
 
 static void set_manifest(struct options *options, const char *text)
@@ -168,6 +174,31 @@ static void set_deadline(struct options *options, const char *text)
 	options->deadline_s = seconds("deadline", text);
 	if (options->deadline_s <= 0)
 		give_up("option deadline takes more than 0 seconds");
+}
+
+static void set_uid(struct options *options, const char *text)
+{
+	options->uid = whole("uid", text, 0, UINT32_MAX);
+}
+
+static void set_gid(struct options *options, const char *text)
+{
+	options->gid = whole("gid", text, 0, UINT32_MAX);
+}
+
+static void set_nfsport(struct options *options, const char *text)
+{
+	options->nfs_port = whole("nfsport", text, 1, UINT16_MAX);
+}
+
+static void set_mountport(struct options *options, const char *text)
+{
+	options->mount_port = whole("mountport", text, 1, UINT16_MAX);
+}
+
+static void set_connections(struct options *options, const char *text)
+{
+	options->connections = whole("connections", text, 1, NFS_CONNECTIONS_MAX);
 }
 
 static void set_group(struct options *options, const char *text)
@@ -211,6 +242,11 @@ SHOW(staleness, "%g", o->staleness_s)
 SHOW(deadline, "%g", o->deadline_s)
 SHOW(group, "%s", o->group_name ? o->group_name : "-")
 SHOW(allow_other, "%d", o->allow_other)
+SHOW(uid, "%u", o->uid)
+SHOW(gid, "%u", o->gid)
+SHOW(nfsport, "%u", o->nfs_port)
+SHOW(mountport, "%u", o->mount_port)
+SHOW(connections, "%u", o->connections)
 SHOW(log, "%s", log_level_name(o->log))
 
 static const struct row {
@@ -278,6 +314,27 @@ static const struct row {
 	  set_allow_other,
 	  show_allow_other,
 	  { "other users may read, as far as permissions let them" } },
+	{ "uid",
+	  "N",
+	  set_uid,
+	  show_uid,
+	  { "nfs://: who asks the server (default the user who mounts)" } },
+	{ "gid", "N", set_gid, show_gid, { "nfs://: and in which group (default theirs)" } },
+	{ "nfsport",
+	  "PORT",
+	  set_nfsport,
+	  show_nfsport,
+	  { "nfs://: where the server listens (default 2049)" } },
+	{ "mountport",
+	  "PORT",
+	  set_mountport,
+	  show_mountport,
+	  { "nfs://: and its mount daemon (default: its portmapper is asked)" } },
+	{ "connections",
+	  "N",
+	  set_connections,
+	  show_connections,
+	  { "nfs://: connections to the server (default 4)" } },
 	{ "log",
 	  "LEVEL",
 	  set_log,
@@ -459,7 +516,8 @@ static void complete_manifest(struct options *options)
 		     AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) &&
 	    S_ISDIR(stat_buffer.st_mode))
 		give_up("option manifest: %s is a directory", path);
-	if (!strcmp(real, options->source) || is_below(real, options->source))
+	if (options->source_fd >= 0 &&
+	    (!strcmp(real, options->source) || is_below(real, options->source)))
 		give_up("option manifest: %s is in the source, which is never written", path);
 	if (!strcmp(real, options->mount_point) || is_below(real, options->mount_point))
 		give_up("option manifest: %s is below the mount point", path);
@@ -467,18 +525,47 @@ static void complete_manifest(struct options *options)
 	free(dir);
 }
 
-static void complete_paths(struct options *options, const char *source, const char *mount_point)
+/* The server is not asked yet: the daemon does that. */
+static void complete_url(struct options *options, const char *source)
 {
+	const char *wrong = nfs_url_parse(source, &options->url);
+
+	if (wrong)
+		give_up("source %s: %s", source, wrong);
+	if (options->url.port && options->nfs_port && options->nfs_port != options->url.port)
+		give_up("source %s has another port than the option nfsport", source);
+	if (options->url.port)
+		options->nfs_port = options->url.port;
+	if (!options->nfs_port)
+		options->nfs_port = NFS_PORT;
+	options->source_fd = -1;
+	options->source = strdup(source);
+	if (!options->source)
+		give_up("out of memory");
+}
+
+/* Options that mean nothing for a directory say so in --help. */
+static bool is_of_nfs(const struct row *row)
+{
+	return nfs_url_is(row->help[0]);
+}
+
+static void complete_source(struct options *options, const char *source)
+{
+	if (nfs_url_is(source)) {
+		complete_url(options, source);
+		return;
+	}
+	for (size_t i = 0; i < ROWS; i++)
+		if (is_of_nfs(&rows[i]) && options->given & 1u << i)
+			give_up("option %s needs a source nfs://SERVER/EXPORT", rows[i].name);
 	options->source_fd = open_directory("source", source);
 	options->source = name_of(options->source_fd);
-	options->mount_fd = options->fake ? open_directory("mount point", mount_point)
-					  : open_mount_point(mount_point);
-	options->mount_point = name_of(options->mount_fd);
-	options->above_fd = openat(options->mount_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (options->above_fd < 0)
-		give_up("mount point %s: %s", mount_point, strerror(errno));
-	if (!options->fake && !faccessat(options->mount_fd, ".shade/control", F_OK, 0))
-		give_up("mount point %s has a mount of shadefs already", mount_point);
+}
+
+/* Neither may be in the other. */
+static void check_source(const struct options *options, const char *source, const char *mount_point)
+{
 	if (!strcmp(options->source, options->mount_point))
 		give_up("source and mount point are the same");
 	/* To read the source, the daemon would wait for itself. */
@@ -487,6 +574,21 @@ static void complete_paths(struct options *options, const char *source, const ch
 	/* The mount would contain itself. */
 	if (is_below(options->mount_point, options->source))
 		give_up("mount point %s is below the source %s", mount_point, source);
+}
+
+static void complete_paths(struct options *options, const char *source, const char *mount_point)
+{
+	complete_source(options, source);
+	options->mount_fd = options->fake ? open_directory("mount point", mount_point)
+					  : open_mount_point(mount_point);
+	options->mount_point = name_of(options->mount_fd);
+	options->above_fd = openat(options->mount_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (options->above_fd < 0)
+		give_up("mount point %s: %s", mount_point, strerror(errno));
+	if (!options->fake && !faccessat(options->mount_fd, ".shade/control", F_OK, 0))
+		give_up("mount point %s has a mount of shadefs already", mount_point);
+	if (options->source_fd >= 0)
+		check_source(options, source, mount_point);
 	complete_manifest(options);
 }
 
@@ -556,6 +658,9 @@ void options_parse(struct options *options, int argc, char **argv)
 				     .deadline_s = 30,
 				     .policy = sched_policy_name(0),
 				     .mode = "auto",
+				     .connections = NFS_CONNECTIONS,
+				     .uid = geteuid(),
+				     .gid = getegid(),
 				     .log = LOG_WARNINGS };
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		print_help();

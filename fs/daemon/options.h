@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/log.h"
+#include "nfs/store.h"
 
 struct option_text {
 	struct option_text *next;
@@ -19,8 +20,9 @@ struct options {
 	/* Names are resolved once, to descriptors for O_PATH: whoever can rename the directories on
 	 * the way may have something else there a moment later. The names are for messages. */
 	char *source;
-	int source_fd;
-	char *mount_point; /* absolute */
+	int source_fd;	    /* -1: the source is an NFS export */
+	struct nfs_url url; /* of that */
+	char *mount_point;  /* absolute */
 	int mount_fd;
 	int above_fd; /* the directory that it is in */
 	bool foreground;
@@ -41,8 +43,11 @@ struct options {
 	bool allow_other;
 	bool noexec;
 	enum log_level log;
-	char *manifest;	 /* absolute; NULL: none */
-	int manifest_fd; /* its directory; -1: none */
+	unsigned nfs_port, mount_port; /* 0: the usual one; the portmapper is asked */
+	unsigned connections;
+	uint32_t uid, gid; /* whom the server takes the daemon for */
+	char *manifest;	   /* absolute; NULL: none */
+	int manifest_fd;   /* its directory; -1: none */
 
 	/* For options.c alone. */
 	struct {
