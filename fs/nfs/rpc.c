@@ -307,6 +307,9 @@ static void wait_for_events(struct rpc *rpc)
 		rpc->awake = false;
 	lock_release(&rpc->lock);
 	count = epoll_wait(rpc->epoll, events, EVENTS, timeout);
+	lock_acquire(&rpc->lock);
+	rpc->awake = true; /* what `done` wants of this thread needs no wakeup */
+	lock_release(&rpc->lock);
 	now_ms = clock_now_ms();
 	for (int i = 0; i < count; i++)
 		if (events[i].data.ptr)
@@ -322,7 +325,6 @@ static bool take_wishes(struct rpc *rpc)
 	struct rpc_call *asked;
 
 	lock_acquire(&rpc->lock);
-	rpc->awake = true;
 	wanted = rpc->wanted;
 	rpc->wanted = false;
 	stopping = rpc->stopping;
