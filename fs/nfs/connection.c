@@ -28,7 +28,8 @@ static struct reply *find_reply(void *context, uint32_t xid)
 	struct rpc_call *call = (struct rpc_call *)found;
 
 	static_assert(offsetof(struct rpc_call, keyed) == 0, "a call begins with it");
-	return call && call->connection == connection ? &call->reply : NULL;
+	return call && call->connection == connection && !connection->is_senseless ? &call->reply
+										   : NULL;
 }
 
 static void complete_reply(void *context, struct reply *reply, int rc)
@@ -38,7 +39,8 @@ static void complete_reply(void *context, struct reply *reply, int rc)
 
 	connection->pause_ms = 0;
 	connection_remove(connection, call);
-	rpc_complete(connection->rpc, call, rc);
+	if (!rpc_complete(connection->rpc, call, rc))
+		connection->is_senseless = true;
 }
 
 void connection_init(struct connection *connection, struct rpc *rpc)
@@ -83,8 +85,11 @@ void connection_open(struct connection *connection, uint64_t now_ms)
 	assert(connection->state == CONNECTION_DOWN && !connection->calls.first);
 	connection->fd = socket_connect(&options->server, options->server_size);
 	if (connection->fd < 0) {
-		log_say(LOG_DETAILS, "%s: %s", options->name, strerror(-connection->fd));
+		int rc = connection->fd;
+
+		connection->fd = -1;
 		rest(connection, now_ms);
+		rpc_miss(connection->rpc, rc);
 		return;
 	}
 	connection->state = CONNECTION_OPENING;
@@ -120,7 +125,7 @@ static void return_calls(struct connection *connection)
 void connection_lose(struct connection *connection, int rc, uint64_t now_ms)
 {
 	struct rpc *rpc = connection->rpc;
-	bool was_used = connection->calls.first;
+	bool was_used = connection->calls.first, was_up = connection->state == CONNECTION_UP;
 
 	assert(connection->state != CONNECTION_DOWN);
 	close(connection->fd); /* epoll forgets it with that */
@@ -129,6 +134,8 @@ void connection_lose(struct connection *connection, int rc, uint64_t now_ms)
 	rest(connection, now_ms);
 	atomic_fetch_add_explicit(&rpc->reconnects, was_used, memory_order_relaxed);
 	log_say(LOG_DETAILS, "%s: connection lost: %s", rpc->options.name, strerror(-rc));
+	if (!was_up)
+		rpc_miss(rpc, rc);
 }
 
 /* --- calls --------------------------------------------------------------------------------------

@@ -132,6 +132,22 @@ static void explain_mount(int rc, bool is_answer, uint16_t port, char *why, size
 		explain(why, room, "the server: %s", strerror(-rc));
 }
 
+/* Whether the server itself answers: it may be down while its mount daemon is not. */
+static int check_server(const struct nfs_export *export, uint64_t until_ms, uint16_t port,
+			char *why, size_t room)
+{
+	struct socket_call call = { .server = export->server,
+				    .server_size = export->server_size,
+				    .identity = export->identity,
+				    .args = { .procedure = NFS_GETATTR, .handle = export->handle },
+				    .until_ms = until_ms };
+	int rc = socket_ask(&call);
+
+	if (rc)
+		explain(why, room, "the server (port %u): %s", port, reason_of(rc));
+	return rc;
+}
+
 int mount_again(struct nfs_export *export, uint64_t until_ms, char *why, size_t room)
 {
 	uint16_t port = export->mount_port;
@@ -154,6 +170,7 @@ int mount_find(struct nfs_export *export, const struct nfs_options *options, cha
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	uint64_t patience_ms = options->deadline_ms < START_MS ? options->deadline_ms : START_MS;
 	struct addrinfo *found, *address;
+	uint64_t until_ms;
 	int rc = getaddrinfo(options->url->server, NULL, &hints, &found);
 
 	if (rc) {
@@ -168,7 +185,10 @@ int mount_find(struct nfs_export *export, const struct nfs_options *options, cha
 					       .path = options->url->path };
 		memcpy(&export->server, address->ai_addr, address->ai_addrlen);
 		set_port(&export->server, options->nfs_port);
-		rc = mount_again(export, clock_now_ms() + patience_ms, why, room);
+		until_ms = clock_now_ms() + patience_ms;
+		rc = mount_again(export, until_ms, why, room);
+		if (!rc)
+			rc = check_server(export, until_ms, options->nfs_port, why, room);
 	}
 	freeaddrinfo(found);
 	return rc;

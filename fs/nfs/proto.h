@@ -11,7 +11,7 @@
 #include "source/attr.h"
 
 #define NFS_HANDLE_MAX 64
-#define NFS_NAME_MAX 1023  /* bytes, as FUSE has it */
+#define NFS_NAME_MAX 255   /* bytes, as the kernel has it */
 #define NFS_PATH_MAX 1024  /* of an export */
 #define NFS_LINK_MAX 4095  /* bytes of a link's target */
 #define NFS_CALL_MAX 2048  /* bytes of a call */

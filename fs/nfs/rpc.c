@@ -26,6 +26,7 @@ void rpc_start(struct rpc *rpc, struct rpc_call *call)
 {
 	assert(call->state == CALL_IDLE && call->done);
 	call->delays = 0;
+	call->is_doubted = false;
 	call->weight = CALL_WEIGHT + call->args.count;
 	call->state = CALL_READY;
 	call_list_add(&rpc->ready, call);
@@ -52,23 +53,56 @@ static void delay(struct rpc *rpc, struct rpc_call *call)
 	call_list_add(&rpc->delayed, call);
 }
 
-void rpc_complete(struct rpc *rpc, struct rpc_call *call, int rc)
+/* A reply that makes no sense may be the end of one that was cut: the call is made once more, over
+ * another connection. */
+static void doubt(struct rpc *rpc, struct rpc_call *call)
 {
-	struct connection *connection = call->connection;
-	uint32_t status = 0;
+	if (call->is_doubted) {
+		call->done(call, -EIO);
+		return;
+	}
+	call->is_doubted = true;
+	call->state = CALL_READY;
+	call_list_add_first(&rpc->ready, call);
+}
 
-	assert(!connection && call->state == CALL_IDLE);
+static void meet(struct rpc *rpc)
+{
 	if (rpc->is_missed)
 		log_say(LOG_NOTES, "%s answers again", rpc->options.name);
+	rpc->is_met = true;
 	rpc->is_missed = false;
+}
+
+void rpc_miss(struct rpc *rpc, int rc)
+{
+	for (unsigned i = 0; i < rpc->options.connections; i++)
+		if (rpc->connections[i].state == CONNECTION_UP)
+			return;
+	if (rpc->is_met && !rpc->is_missed)
+		log_say(LOG_WARNINGS, "%s does not answer: %s", rpc->options.name, strerror(-rc));
+	rpc->is_missed = rpc->is_met;
+}
+
+bool rpc_complete(struct rpc *rpc, struct rpc_call *call, int rc)
+{
+	uint32_t status = 0;
+
+	assert(!call->connection && call->state == CALL_IDLE);
 	call->result = (struct xdr){ .at = call->reply.buffer,
 				     .end = call->reply.buffer + call->reply.size };
 	if (!rc)
 		rc = nfs_open_reply(&call->result, &call->args, &status);
+	if (rc == -EBADMSG) {
+		doubt(rpc, call);
+		return false;
+	}
+	meet(rpc);
 	if (status == NFS_JUKEBOX)
 		delay(rpc, call);
 	else
-		call->done(call, rc == -EBADMSG || rc == -EMSGSIZE ? -EIO : rc);
+		call->done(call, rc == -EMSGSIZE ? -EIO : rc);
+	return true;
 }
 
 /* --- calls of other threads ---------------------------------------------------------------------
@@ -245,30 +279,26 @@ static void start_delayed(struct rpc *rpc, uint64_t now_ms)
 	}
 }
 
-static void say_missed(struct rpc *rpc)
-{
-	if (!rpc->is_missed)
-		log_say(LOG_WARNINGS, "%s does not answer", rpc->options.name);
-	rpc->is_missed = true;
-}
-
 /* A server that is slow is not asked again and again while it works: each time that nothing came it
  * has twice as long. */
 static void lose_stalled(struct rpc *rpc, uint64_t now_ms)
 {
-	unsigned doublings = rpc->stalls / rpc->options.connections;
-	uint64_t patience_ms = rpc->patience_ms << (doublings < 6 ? doublings : 6);
+	uint64_t patience_ms = rpc->patience_ms << (rpc->stalls < 6 ? rpc->stalls : 6);
+	bool has_stalled = false;
 
+	if (patience_ms > rpc->options.deadline_ms)
+		patience_ms = rpc->options.deadline_ms;
 	for (unsigned i = 0; i < rpc->options.connections; i++) {
 		struct connection *connection = &rpc->connections[i];
 		bool waits = connection->state == CONNECTION_OPENING || connection->calls.first;
 
 		if (!waits || now_ms - connection->heard_ms < patience_ms)
 			continue;
-		rpc->stalls++;
-		say_missed(rpc);
+		has_stalled = true;
 		connection_lose(connection, -ETIMEDOUT, now_ms);
+		rpc_miss(rpc, -ETIMEDOUT);
 	}
+	rpc->stalls += has_stalled;
 }
 
 static void tick(struct rpc *rpc, uint64_t now_ms)

@@ -46,6 +46,7 @@ struct rpc_call {
 	struct connection *connection;
 	uint32_t weight; /* bytes that are expected */
 	unsigned delays;
+	bool is_doubted; /* a reply to it made no sense */
 	uint64_t again_ms;
 	struct rpc_call *next, **before;
 };

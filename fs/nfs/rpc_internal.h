@@ -21,7 +21,8 @@ struct rpc {
 	struct call_list ready, delayed;
 	uint64_t ticked_ms;
 	unsigned stalls; /* since something came */
-	bool is_missed;	 /* it was said that the server does not answer */
+	bool is_met;	 /* the server has answered */
+	bool is_missed;	 /* it was said that it does not any more */
 
 	struct lock lock;
 	struct cond changed;	/* lock: an asked call is over */
@@ -34,7 +35,11 @@ struct rpc {
 	struct connection connections[]; /* the I/O thread's */
 };
 
-/* A reply came: the call is not on its connection any more. */
-void rpc_complete(struct rpc *rpc, struct rpc_call *call, int rc);
+/* A reply came: the call is not on its connection any more. False: it made no sense, so what else
+ * comes over that connection may not, either. */
+bool rpc_complete(struct rpc *rpc, struct rpc_call *call, int rc);
+
+/* No connection is up, and none can be had for now. */
+void rpc_miss(struct rpc *rpc, int rc);
 
 #endif
