@@ -474,20 +474,22 @@ Test(nfs, replies_that_do_not_fit)
 /* --- handles ------------------------------------------------------------------------------------
  */
 
-static struct nfs_handle handle_of(uint64_t ino, unsigned size)
+static struct nfs_handle handle_of(uint64_t ino, unsigned size, bool alike)
 {
 	struct nfs_handle handle = { .size = (uint8_t)size };
 
 	for (unsigned i = 0; i < size; i++)
-		handle.bytes[i] = (uint8_t)(ino >> i % 8 * 8 ^ i);
+		handle.bytes[i] =
+			alike && i + 8 < size ? 'x' : (uint8_t)(ino >> (size - i) % 8 * 8 ^ i);
 	return handle;
 }
 
-/* As many come and go as a directory has that changes, of all sizes. */
-Test(nfs, handles_are_found)
+/* As many come and go as a directory has that changes, of all sizes. At first handles are alike but
+ * for their ends, then all are different, more than the table keeps beginnings of. */
+static void try_handles(unsigned (*next_size)(uint64_t), bool alike)
 {
 	enum { FILES = 20000 };
-	static unsigned sizes[FILES]; /* 0: it is not there */
+	unsigned *sizes = calloc(FILES, sizeof(*sizes)); /* 0: it is not there */
 	struct handles handles;
 	uint64_t state = 1;
 
@@ -499,21 +501,63 @@ Test(nfs, handles_are_found)
 
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		which = (unsigned)(state >> 33) % FILES;
-		size = 1 + (unsigned)(state >> 50) % NFS_HANDLE_MAX;
+		size = next_size(state);
 		attr.ino = which / 2 * 4096;
 		attr.dev = which % 2;
 		cr_assert_eq(handles_find(&handles, &attr, &found), sizes[which] > 0);
-		put = handle_of(which, sizes[which]);
+		put = handle_of(which, sizes[which], alike);
 		cr_assert(!sizes[which] || nfs_same_handle(&found, &put));
 		if (sizes[which] && state >> 60 < 7) {
 			handles_forget(&handles, &attr);
 			sizes[which] = 0;
 		} else {
-			put = handle_of(which, size);
+			put = handle_of(which, size, alike);
 			handles_put(&handles, &attr, &put);
 			sizes[which] = size;
 		}
 	}
+	handles_destroy(&handles);
+	free(sizes);
+}
+
+static unsigned any_size(uint64_t random)
+{
+	return 1 + (unsigned)(random >> 50) % NFS_HANDLE_MAX;
+}
+
+static unsigned one_size(uint64_t random)
+{
+	(void)random;
+	return 28;
+}
+
+Test(nfs, handles_are_found)
+{
+	try_handles(any_size, false);
+	try_handles(any_size, true);
+	try_handles(one_size, true);
+}
+
+/* What docs/memory.md promises for a million files. */
+Test(nfs, handles_take_little_memory)
+{
+	enum { FILES = 1000000 };
+	struct handles handles;
+	size_t bytes = 0;
+
+	handles_init(&handles);
+	for (unsigned i = 0; i < FILES; i++) {
+		struct store_attr attr = { .ino = 1000 + i };
+		struct nfs_handle handle = handle_of(i, 28, true);
+
+		handles_put(&handles, &attr, &handle);
+	}
+	cr_assert_eq(handles.count, FILES);
+	cr_assert_eq(handles.prefix_count, 1);
+	bytes = handles.index_room * sizeof(*handles.index);
+	for (unsigned kind = 0; kind < HANDLE_KINDS; kind++)
+		bytes += (size_t)handles.kinds[kind].used * (11 + (kind + 1) * 4);
+	cr_assert_leq(bytes / FILES, 31);
 	handles_destroy(&handles);
 }
 
@@ -522,7 +566,7 @@ Test(nfs, a_handle_stays_for_the_next_version)
 {
 	struct store_attr old = { .ino = 5, .size = 100, .mtime_ns = 7, .ctime_ns = 7 };
 	struct store_attr fresh = { .ino = 5, .size = 101, .mtime_ns = 8, .ctime_ns = 8 };
-	struct nfs_handle handle = handle_of(5, 28), found;
+	struct nfs_handle handle = handle_of(5, 28, false), found;
 	struct handles handles;
 
 	handles_init(&handles);
