@@ -57,7 +57,8 @@ void node_free_if_unused_locked(struct tree *tree, struct node *node)
 		struct node *parent = node->parent;
 
 		assert(node != tree->root);
-		store_forget(tree->store, &node->attr);
+		if (!tree->stopping) /* the store may be closed by then */
+			store_forget(tree->store, &node->attr);
 		node_free(node);
 		if (parent)
 			atomic_fetch_sub(&parent->holders, 1);
