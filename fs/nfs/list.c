@@ -82,6 +82,8 @@ static int tell(struct listing *listing, struct nfs_entry *entry)
 		nfs_convert(listing->store, &entry->attr, &attr);
 	else
 		rc = ask_about(listing, name, entry, &attr);
+	if (rc && !has_vanished(rc) && !is_of_source(rc))
+		rc = ask_about(listing, name, entry, &attr); /* it may have failed for a moment */
 	if (has_vanished(rc))
 		return 0;
 	if (is_of_source(rc))
