@@ -64,17 +64,18 @@ static void watch(struct connection *connection, int operation, bool for_room)
 		log_say(LOG_ERRORS, "epoll: %s", strerror(errno));
 }
 
+/* A connection that has worked is made again at once. */
 static void rest(struct connection *connection, uint64_t now_ms)
 {
-	uint64_t pause_ms = connection->pause_ms * 2;
+	uint64_t next_ms = connection->pause_ms * 2;
 
-	if (pause_ms < CONNECTION_RETRY_LEAST_MS)
-		pause_ms = CONNECTION_RETRY_LEAST_MS;
-	if (pause_ms > CONNECTION_RETRY_MOST_MS)
-		pause_ms = CONNECTION_RETRY_MOST_MS;
+	if (next_ms < CONNECTION_RETRY_LEAST_MS)
+		next_ms = CONNECTION_RETRY_LEAST_MS;
+	if (next_ms > CONNECTION_RETRY_MOST_MS)
+		next_ms = CONNECTION_RETRY_MOST_MS;
 	connection->state = CONNECTION_DOWN;
-	connection->pause_ms = pause_ms;
-	connection->retry_ms = now_ms + pause_ms;
+	connection->retry_ms = now_ms + connection->pause_ms;
+	connection->pause_ms = next_ms;
 }
 
 void connection_open(struct connection *connection, uint64_t now_ms)

@@ -31,7 +31,7 @@ struct connection {
 	bool awaits_room;  /* epoll is to tell when more can be sent */
 	bool is_senseless; /* a reply made no sense: what follows may not, either */
 	uint64_t retry_ms; /* DOWN: not before */
-	uint64_t pause_ms; /* the last one before a try; 0: it has worked since */
+	uint64_t pause_ms; /* before the next try; 0: it works */
 	uint64_t heard_ms; /* when something last came, or was first asked */
 	uint64_t weight;   /* of its calls */
 	struct call_list calls;

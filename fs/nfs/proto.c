@@ -316,7 +316,7 @@ void nfs_get_limits(struct xdr *reply, struct nfs_limits *limits)
 
 	(void)nfs_get_maybe_attr(reply, &attr);
 	limits->read_max = xdr_get_number(reply);
-	xdr_skip(reply, 5 * 4); /* the best sizes of reads, and those of writes */
+	xdr_skip(reply, 20); /* the best sizes of reads, and those of writes */
 	limits->list_best = xdr_get_number(reply);
 }
 

@@ -46,6 +46,7 @@ static void begin_reply(struct reader *reader)
 
 static size_t take_xid(struct reader *reader, const uint8_t *from, size_t size)
 {
+	assert(from); /* only what goes to one place is there already */
 	size = least(size, sizeof(reader->xid) - reader->xid_size);
 	memcpy(reader->xid + reader->xid_size, from, size);
 	reader->xid_size += (unsigned)size;
@@ -86,6 +87,7 @@ static size_t take_head(struct reader *reader, const uint8_t *from, size_t size)
 {
 	struct reply *reply = reader->reply;
 
+	assert(from);
 	size = least(size, reader->head_size - reply->size);
 	memcpy(reply->buffer + reply->size, from, size);
 	reply->size += size;

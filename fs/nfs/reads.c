@@ -34,7 +34,7 @@ enum step { STEP_LOOKUP, STEP_READ, STEP_CHECK };
 /* A part of a transfer, with a call under way. */
 struct chunk {
 	struct rpc_call call;
-	struct transfer *transfer; /* NULL: it is free */
+	struct transfer *transfer; /* unless it is free */
 	enum step step;
 	size_t from, size, got; /* of what the transfer wants */
 	bool is_short;		/* the last READ brought nothing, or the end of the file */
@@ -145,7 +145,6 @@ static void free_chunk(struct chunk *chunk)
 		at = &(*at)->next;
 	*at = chunk->next;
 	rpc_forget(reads->store->rpc, &chunk->call);
-	chunk->transfer = NULL;
 	chunk->next = reads->free_chunks;
 	reads->free_chunks = chunk;
 }

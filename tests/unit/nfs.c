@@ -502,7 +502,7 @@ static void try_handles(unsigned (*next_size)(uint64_t), bool alike)
 		state = state * 6364136223846793005u + 1442695040888963407u;
 		which = (unsigned)(state >> 33) % FILES;
 		size = next_size(state);
-		attr.ino = which / 2 * 4096;
+		attr.ino = (uint64_t)which / 2 * 4096;
 		attr.dev = which % 2;
 		cr_assert_eq(handles_find(&handles, &attr, &found), sizes[which] > 0);
 		put = handle_of(which, sizes[which], alike);
