@@ -66,6 +66,21 @@ def what_it_writes():
         expect(run("--force", "data", source, point, "8G", root=root).returncode == 0, "--force")
 
 
+def what_it_writes_for_a_server():
+    point, root = make("server", "point"), make("server-root")
+    done = run("data", "nfs://server/a%20b", point, "8G", "uid=7", root=root)
+    expect(done.returncode == 0 and not done.stderr, f"nfs://: {done}")
+    expect('SOURCE="nfs://server/a%20b"\n' in read(f"{root}/etc/shadefs/data.conf"), "the URL is kept")
+    dropin = read(f"{root}/etc/systemd/system/shadefs@data.service.d/50-shadefs.conf")
+    expect("AF_INET6" in dropin and "CAP_NET_BIND_SERVICE" in dropin and "nfs:" not in dropin, dropin)
+    if shutil.which("systemd-escape"):
+        done = run("--mount", "nfs://server/a%20b", point, "8G", root=root)
+        expect(done.returncode == 0 and not done.stderr, f"nfs://: {done}")
+    for wrong in ["nfs://server", "nfs:///export", "nfs://", "nfs://server/a\nb", "server:/export"]:
+        done = run("other", wrong, point, "8G", root=root)
+        expect(done.returncode == 1 and "SOURCE" in done.stderr, f"{wrong!r} is accepted: {done}")
+
+
 def settings(text):
     return dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[0] != "#")
 
@@ -188,6 +203,7 @@ def exposure(units, text):
 try:
     what_it_writes()
     what_it_refuses()
+    what_it_writes_for_a_server()
     if shutil.which("systemd-escape"):
         what_it_writes_for_a_mount()
     else:

@@ -505,8 +505,8 @@ static void stop(struct daemon *daemon)
 	bool limited = !thread_start(&limit, "shade-end", limit_the_end, daemon);
 
 	systemd_stopping();
-	store_stop(daemon->store);
 	scan_stop(daemon->scan);
+	store_stop(daemon->store);
 	cache_stop(daemon->cache);
 	control_stop(daemon->control);
 	unmount_all(daemon);
