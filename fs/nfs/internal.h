@@ -66,16 +66,25 @@ int nfs_statfs(struct store *store, struct statvfs *out);
 /* list.c. */
 int nfs_list(struct store_dir *dir, store_entry *entry, void *context);
 
-/* A call that waits for its reply, with room for all replies but those of READ and READDIRPLUS. */
+/*
+ * Who reads directories waits for the server as long as it takes, as with a directory that is
+ * mounted: the tree looks at the deadline itself, and answers with what it knows while such a call
+ * is under way. An error instead would let each lookup wait for a deadline of its own. Others have
+ * the deadline.
+ */
+uint64_t nfs_deadline(const struct nfs_store *store);
+
+/* A call that waits for its reply until `until_ms`, with room for all replies but those of READ and
+ * READDIRPLUS. */
 struct nfs_question {
 	struct rpc_call call;
 	uint8_t buffer[NFS_REPLY_MAX + NFS_LINK_MAX];
 };
 /* 0 and `question->call.result`, or a negative errno. */
 int nfs_ask(struct nfs_store *store, struct nfs_question *question, enum nfs_procedure procedure,
-	    const struct nfs_handle *handle, const char *name);
+	    const struct nfs_handle *handle, const char *name, uint64_t until_ms);
 /* One name in a directory, with its attributes. */
 int nfs_lookup(struct nfs_store *store, const struct nfs_handle *dir, const char *name,
-	       struct nfs_found *found, struct store_attr *attr);
+	       struct nfs_found *found, struct store_attr *attr, uint64_t until_ms);
 
 #endif

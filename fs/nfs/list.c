@@ -55,8 +55,8 @@ static bool has_vanished(int rc)
 static int ask_about(struct listing *listing, const char *name, struct nfs_entry *entry,
 		     struct store_attr *attr)
 {
-	struct nfs_found found;
-	int rc = nfs_lookup(listing->store, listing->dir, name, &found, attr);
+	struct nfs_found found = { 0 };
+	int rc = nfs_lookup(listing->store, listing->dir, name, &found, attr, RPC_PATIENT);
 
 	entry->handle = found.handle;
 	entry->has_handle = !rc;
@@ -122,6 +122,7 @@ static int ask_for_part(struct listing *listing, struct rpc_call *call)
 			  .verifier = listing->verifier,
 			  .count = listing->store->list_most },
 		.reply = { .buffer = listing->buffer, .room = listing->room },
+		.until_ms = RPC_PATIENT,
 	};
 	return rpc_ask(listing->store->rpc, call);
 }

@@ -35,22 +35,29 @@ void nfs_get_root(struct nfs_store *store, struct nfs_handle *root)
 	lock_release(&store->lock);
 }
 
+uint64_t nfs_deadline(const struct nfs_store *store)
+{
+	return clock_now_ms() + store->options.deadline_ms;
+}
+
 int nfs_ask(struct nfs_store *store, struct nfs_question *question, enum nfs_procedure procedure,
-	    const struct nfs_handle *handle, const char *name)
+	    const struct nfs_handle *handle, const char *name, uint64_t until_ms)
 {
 	struct rpc_call *call = &question->call;
 
 	*call = (struct rpc_call){
 		.args = { .procedure = procedure, .handle = *handle, .name = name },
 		.reply = { .buffer = question->buffer, .room = sizeof(question->buffer) },
+		.until_ms = until_ms,
 	};
 	return rpc_ask(store->rpc, call);
 }
 
-static int get_attr(struct nfs_store *store, const struct nfs_handle *handle, struct nfs_attr *attr)
+static int get_attr(struct nfs_store *store, const struct nfs_handle *handle, struct nfs_attr *attr,
+		    uint64_t until_ms)
 {
 	struct nfs_question question;
-	int rc = nfs_ask(store, &question, NFS_GETATTR, handle, NULL);
+	int rc = nfs_ask(store, &question, NFS_GETATTR, handle, NULL, until_ms);
 
 	if (rc)
 		return rc;
@@ -62,10 +69,10 @@ static int get_attr(struct nfs_store *store, const struct nfs_handle *handle, st
  */
 
 int nfs_lookup(struct nfs_store *store, const struct nfs_handle *dir, const char *name,
-	       struct nfs_found *found, struct store_attr *attr)
+	       struct nfs_found *found, struct store_attr *attr, uint64_t until_ms)
 {
 	struct nfs_question question;
-	int rc = nfs_ask(store, &question, NFS_LOOKUP, dir, name);
+	int rc = nfs_ask(store, &question, NFS_LOOKUP, dir, name, until_ms);
 
 	if (rc)
 		return rc;
@@ -73,7 +80,7 @@ int nfs_lookup(struct nfs_store *store, const struct nfs_handle *dir, const char
 	if (question.call.result.bad)
 		return -EIO;
 	if (!found->has_attr)
-		rc = get_attr(store, &found->handle, &found->attr);
+		rc = get_attr(store, &found->handle, &found->attr, until_ms);
 	if (!rc)
 		nfs_convert(store, &found->attr, attr);
 	return rc;
@@ -81,13 +88,13 @@ int nfs_lookup(struct nfs_store *store, const struct nfs_handle *dir, const char
 
 /* Follows a path from `found->handle` on, whose attributes are asked for if the path is empty. */
 static int walk(struct nfs_store *store, const char *path, struct nfs_found *found,
-		struct store_attr *attr)
+		struct store_attr *attr, uint64_t until_ms)
 {
 	char name[NFS_NAME_MAX + 1];
 	int rc;
 
 	if (!*path) {
-		rc = get_attr(store, &found->handle, &found->attr);
+		rc = get_attr(store, &found->handle, &found->attr, until_ms);
 		if (!rc)
 			nfs_convert(store, &found->attr, attr);
 		return rc;
@@ -101,7 +108,7 @@ static int walk(struct nfs_store *store, const char *path, struct nfs_found *fou
 		memcpy(name, path, length);
 		name[length] = 0;
 		path += length + (path[length] == '/');
-		rc = nfs_lookup(store, &dir, name, found, attr);
+		rc = nfs_lookup(store, &dir, name, found, attr, until_ms);
 	} while (!rc && *path);
 	return rc;
 }
@@ -112,7 +119,7 @@ static int find_root(struct nfs_store *store, const struct nfs_export *export,
 {
 	struct nfs_found found = { .handle = export->handle };
 	struct store_attr attr;
-	int rc = walk(store, export->rest, &found, &attr);
+	int rc = walk(store, export->rest, &found, &attr, nfs_deadline(store));
 
 	if (!rc && !S_ISDIR(attr.mode))
 		rc = -ENOTDIR;
@@ -152,7 +159,7 @@ static int mount_root_again(struct nfs_store *store)
 }
 
 static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_found *found,
-			  struct store_attr *attr)
+			  struct store_attr *attr, uint64_t until_ms)
 {
 	struct nfs_handle root;
 	struct nfs_attr ignored;
@@ -160,11 +167,12 @@ static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_
 
 	nfs_get_root(store, &root);
 	found->handle = root;
-	rc = walk(store, path, found, attr);
-	if (rc != -ESTALE || get_attr(store, &root, &ignored) != -ESTALE || mount_root_again(store))
+	rc = walk(store, path, found, attr, until_ms);
+	if (rc != -ESTALE || get_attr(store, &root, &ignored, until_ms) != -ESTALE ||
+	    mount_root_again(store))
 		return rc;
 	nfs_get_root(store, &found->handle);
-	return walk(store, path, found, attr);
+	return walk(store, path, found, attr, until_ms);
 }
 
 /* --- one at a time ------------------------------------------------------------------------------
@@ -174,7 +182,7 @@ int nfs_stat(struct store *base, const char *path, struct store_attr *attr)
 {
 	struct nfs_found found;
 
-	return walk_from_root((struct nfs_store *)base, path, &found, attr);
+	return walk_from_root((struct nfs_store *)base, path, &found, attr, RPC_PATIENT);
 }
 
 /* NFSv3 has none: the modes that the server shows are all that is known. */
@@ -191,10 +199,10 @@ int nfs_acl(struct store *store, const char *path, const struct store_attr *expe
 
 /* By its handle. The attributes are from after the answer, or from the same moment. */
 static int read_link(struct nfs_store *store, const struct nfs_handle *handle,
-		     const struct store_attr *expected, char **target)
+		     const struct store_attr *expected, char **target, uint64_t until_ms)
 {
 	struct nfs_question question;
-	int rc = nfs_ask(store, &question, NFS_READLINK, handle, NULL);
+	int rc = nfs_ask(store, &question, NFS_READLINK, handle, NULL, until_ms);
 	struct store_attr found;
 	struct nfs_attr attr;
 	const uint8_t *text;
@@ -207,7 +215,7 @@ static int read_link(struct nfs_store *store, const struct nfs_handle *handle,
 	if (question.call.result.bad)
 		return -EIO;
 	if (!has_attr)
-		rc = get_attr(store, handle, &attr);
+		rc = get_attr(store, handle, &attr, until_ms);
 	if (rc)
 		return rc;
 	nfs_convert(store, &attr, &found);
@@ -221,21 +229,22 @@ int nfs_readlink(struct store *base, const char *path, const struct store_attr *
 		 char **target)
 {
 	struct nfs_store *store = (struct nfs_store *)base;
+	uint64_t until_ms = nfs_deadline(store);
 	struct nfs_found found;
 	struct store_attr attr;
 	int rc = -ESTALE;
 
 	if (handles_find(&store->handles, expected, &found.handle))
-		rc = read_link(store, &found.handle, expected, target);
+		rc = read_link(store, &found.handle, expected, target, until_ms);
 	if (rc != -ESTALE)
 		return rc;
-	rc = walk_from_root(store, path, &found, &attr);
+	rc = walk_from_root(store, path, &found, &attr, until_ms);
 	if (!rc && !store_same_version(&attr, expected))
 		rc = -ESTALE;
 	if (rc)
 		return rc;
 	handles_put(&store->handles, &attr, &found.handle);
-	return read_link(store, &found.handle, expected, target);
+	return read_link(store, &found.handle, expected, target, until_ms);
 }
 
 static uint64_t blocks(uint64_t bytes)
@@ -252,7 +261,7 @@ int nfs_statfs(struct store *base, struct statvfs *out)
 	int rc;
 
 	nfs_get_root(store, &root);
-	rc = nfs_ask(store, &question, NFS_FSSTAT, &root, NULL);
+	rc = nfs_ask(store, &question, NFS_FSSTAT, &root, NULL, nfs_deadline(store));
 	if (rc)
 		return rc;
 	nfs_get_space(&question.call.result, &space);
@@ -277,7 +286,7 @@ int nfs_open_dir(struct store_dir *dir, const char *path, const struct store_att
 		 struct store_attr *attr)
 {
 	struct nfs_found found;
-	int rc = walk_from_root((struct nfs_store *)dir->store, path, &found, attr);
+	int rc = walk_from_root((struct nfs_store *)dir->store, path, &found, attr, RPC_PATIENT);
 
 	if (!rc && !S_ISDIR(attr->mode))
 		rc = -ENOTDIR;
@@ -302,7 +311,7 @@ int nfs_stat_in(const struct store_dir *dir, const char *name, struct store_attr
 {
 	struct nfs_store *store = (struct nfs_store *)dir->store;
 	struct nfs_found found;
-	int rc = nfs_lookup(store, dir->handle, name, &found, attr);
+	int rc = nfs_lookup(store, dir->handle, name, &found, attr, RPC_PATIENT);
 
 	if (!rc && nfs_keeps_handle(attr))
 		handles_put(&store->handles, attr, &found.handle);
@@ -316,7 +325,7 @@ static int get_limits(struct nfs_store *store)
 {
 	struct nfs_question question;
 	struct nfs_limits limits;
-	int rc = nfs_ask(store, &question, NFS_FSINFO, &store->root, NULL);
+	int rc = nfs_ask(store, &question, NFS_FSINFO, &store->root, NULL, nfs_deadline(store));
 
 	if (rc)
 		return rc;
@@ -339,6 +348,6 @@ int nfs_begin(struct nfs_store *store)
 	if (rc)
 		return rc;
 	found.handle = store->root;
-	rc = walk(store, "", &found, &top); /* in device 0 */
+	rc = walk(store, "", &found, &top, nfs_deadline(store)); /* in device 0 */
 	return rc ? rc : get_limits(store);
 }

@@ -150,10 +150,10 @@ int rpc_ask(struct rpc *rpc, struct rpc_call *call)
 {
 	struct asking asking = { .rpc = rpc };
 
+	assert(call->until_ms);
 	call->done = end_asking;
 	call->context = &asking;
 	call->state = CALL_IDLE;
-	call->until_ms = clock_now_ms() + rpc->options.deadline_ms;
 	lock_acquire(&rpc->lock);
 	if (rpc->stopping) {
 		asking.is_over = true;

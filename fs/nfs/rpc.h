@@ -84,8 +84,9 @@ void rpc_start(struct rpc *rpc, struct rpc_call *call);
 /* Nothing is received for it any more; `done` is not called. */
 void rpc_forget(struct rpc *rpc, struct rpc_call *call);
 
-/* In any other thread: makes a call, and waits at most for the deadline. Returns what `done` would
- * get. `args` and `reply` are the caller's to fill in. */
+/* In any other thread: makes a call, and waits until `until_ms` at most. Returns what `done` would
+ * get. `args`, `reply` and `until_ms` are the caller's to fill in. */
+#define RPC_PATIENT UINT64_MAX /* until the end */
 int rpc_ask(struct rpc *rpc, struct rpc_call *call);
 
 #endif
