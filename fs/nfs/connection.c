@@ -216,6 +216,7 @@ static int receive(struct connection *connection, uint64_t now_ms)
 		if (got < 0)
 			return errno == EAGAIN || errno == EINTR ? 0 : -errno;
 		connection->heard_ms = now_ms;
+		connection->rpc->heard_ms = now_ms;
 		connection->rpc->stalls = 0;
 		rc = reader_take(&connection->reader, (size_t)got);
 		if (!rc && connection->is_senseless)

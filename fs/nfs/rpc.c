@@ -279,15 +279,24 @@ static void start_delayed(struct rpc *rpc, uint64_t now_ms)
 	}
 }
 
-/* A server that is slow is not asked again and again while it works: each time that nothing came it
- * has twice as long. */
+/* How long a connection may say nothing although something is asked. A server that is slow is not
+ * to be asked again and again while it works: each time that nothing came it has twice as long, and
+ * as long as something comes over other connections, the slow one may merely have to wait. */
+static uint64_t patience(const struct rpc *rpc, uint64_t now_ms)
+{
+	uint64_t most_ms = rpc->options.deadline_ms;
+	uint64_t ms = rpc->patience_ms << (rpc->stalls < 6 ? rpc->stalls : 6);
+
+	if (now_ms - rpc->heard_ms < rpc->patience_ms && ms < most_ms / 2)
+		ms = most_ms / 2;
+	return ms < most_ms ? ms : most_ms;
+}
+
 static void lose_stalled(struct rpc *rpc, uint64_t now_ms)
 {
-	uint64_t patience_ms = rpc->patience_ms << (rpc->stalls < 6 ? rpc->stalls : 6);
+	uint64_t patience_ms = patience(rpc, now_ms);
 	bool has_stalled = false;
 
-	if (patience_ms > rpc->options.deadline_ms)
-		patience_ms = rpc->options.deadline_ms;
 	for (unsigned i = 0; i < rpc->options.connections; i++) {
 		struct connection *connection = &rpc->connections[i];
 		bool waits = connection->state == CONNECTION_OPENING || connection->calls.first;

@@ -20,9 +20,10 @@ struct rpc {
 	struct keyed_table sent; /* by xid */
 	struct call_list ready, delayed;
 	uint64_t ticked_ms;
-	unsigned stalls; /* since something came */
-	bool is_met;	 /* the server has answered */
-	bool is_missed;	 /* it was said that it does not any more */
+	uint64_t heard_ms; /* when something last came, over any connection */
+	unsigned stalls;   /* since something came */
+	bool is_met;	   /* the server has answered */
+	bool is_missed;	   /* it was said that it does not any more */
 
 	struct lock lock;
 	struct cond changed;	/* lock: an asked call is over */

@@ -11,8 +11,8 @@
 #include "base/threads.h"
 #include "nfs/reader.h"
 
-#define PORT_FIRST 512 /* of those that only root may use, and no service does */
-#define PORT_COUNT 512
+#define PORT_FIRST 665 /* of those that only root may use; the kernel's client takes these, too */
+#define PORT_COUNT 359
 
 static int bind_to(int fd, sa_family_t family, unsigned port)
 {
