@@ -70,7 +70,6 @@ static void meet(struct rpc *rpc)
 {
 	if (rpc->is_missed)
 		log_say(LOG_NOTES, "%s answers again", rpc->options.name);
-	rpc->is_met = true;
 	rpc->is_missed = false;
 }
 
@@ -79,9 +78,10 @@ void rpc_miss(struct rpc *rpc, int rc)
 	for (unsigned i = 0; i < rpc->options.connections; i++)
 		if (rpc->connections[i].state == CONNECTION_UP)
 			return;
-	if (rpc->is_met && !rpc->is_missed)
-		log_say(LOG_WARNINGS, "%s does not answer: %s", rpc->options.name, strerror(-rc));
-	rpc->is_missed = rpc->is_met;
+	if (rpc->is_missed || !atomic_load(&rpc->tells))
+		return;
+	log_say(LOG_WARNINGS, "%s does not answer: %s", rpc->options.name, strerror(-rc));
+	rpc->is_missed = true;
 }
 
 bool rpc_complete(struct rpc *rpc, struct rpc_call *call, int rc)
@@ -174,6 +174,11 @@ void rpc_stop(struct rpc *rpc)
 	rpc->stopping = true;
 	wake_locked(rpc);
 	lock_release(&rpc->lock);
+}
+
+void rpc_begin_telling(struct rpc *rpc)
+{
+	atomic_store(&rpc->tells, true);
 }
 
 void rpc_get_counts(const struct rpc *rpc, struct rpc_counts *counts)

@@ -77,6 +77,8 @@ void rpc_stop(struct rpc *rpc);
 void rpc_close(struct rpc *rpc);
 /* From any thread: has `woken` called soon. */
 void rpc_wake(struct rpc *rpc);
+/* From now on the log tells when the server does not answer. Before that, whoever opens it does. */
+void rpc_begin_telling(struct rpc *rpc);
 void rpc_get_counts(const struct rpc *rpc, struct rpc_counts *counts);
 
 /* In the I/O thread. */

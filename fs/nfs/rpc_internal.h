@@ -13,6 +13,7 @@ struct rpc {
 	int epoll, wakeup; /* the latter is an eventfd */
 	struct thread thread;
 	_Atomic uint64_t calls, reads, reconnects;
+	_Atomic bool tells;   /* see rpc_begin_telling() */
 	uint64_t patience_ms; /* after which a connection that says nothing is given up */
 
 	/* The I/O thread's. */
@@ -22,8 +23,7 @@ struct rpc {
 	uint64_t ticked_ms;
 	uint64_t heard_ms; /* when something last came, over any connection */
 	unsigned stalls;   /* since something came */
-	bool is_met;	   /* the server has answered */
-	bool is_missed;	   /* it was said that it does not any more */
+	bool is_missed;	   /* it was said that the server does not answer */
 
 	struct lock lock;
 	struct cond changed;	/* lock: an asked call is over */

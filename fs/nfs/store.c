@@ -117,9 +117,11 @@ int store_nfs_open(struct store **out, const struct nfs_options *options, char *
 			snprintf(why, room, "the server (port %u): %s", options->nfs_port,
 				 strerror(-rc));
 	}
-	if (rc)
+	if (rc) {
 		free_store(store);
-	else
-		*out = &store->store;
-	return rc;
+		return rc;
+	}
+	rpc_begin_telling(store->rpc);
+	*out = &store->store;
+	return 0;
 }
