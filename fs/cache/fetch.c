@@ -491,9 +491,11 @@ static bool succeed_locked(struct fetch *fetch, uint64_t now_ms, struct waiter *
 	struct cache *cache = fetch->cache;
 
 	lock_assert_held(&cache->lock);
-	cache->stats.backend_reads++;
-	cache->stats.backend_bytes += fetch->size;
-	node_set_checked_ms(fetch->node, now_ms);
+	if (!fetch->read.unchecked) {
+		cache->stats.backend_reads++;
+		cache->stats.backend_bytes += fetch->size;
+		node_set_checked_ms(fetch->node, now_ms);
+	}
 	if (!fetch->waiters && !is_counted_locked(fetch)) {
 		count_warm_locked(fetch, -ECANCELED);
 		end_locked(fetch);
@@ -585,6 +587,17 @@ static float worth_locked(const struct fetch *fetch)
 	return ratings_worth_locked(fetch->cache, fetch->node, !fetch->waiters, fetch->reserved);
 }
 
+/* What a tier has was right when somebody put it there: the source is not asked. That will do while
+ * the tree's knowledge of the version is no older than `staleness`. */
+static bool needs_source_locked(const struct fetch *fetch, uint64_t now_ms)
+{
+	uint64_t checked_ms = node_checked_ms(fetch->node);
+
+	lock_assert_held(&fetch->cache->lock);
+	return fetch->young ||
+	       (now_ms > checked_ms && now_ms - checked_ms > fetch->cache->options.staleness_ms);
+}
+
 /* `read` is complete but for path and buffer, so that fetch_take_late_locked() may cancel it before
  * fetch_submit() hands it over. */
 void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
@@ -603,6 +616,7 @@ void fetch_start_locked(struct fetch *fetch, uint64_t now_ms)
 					   .size = checks ? 0 : fetch->size,
 					   .awaited = fetch->waiters,
 					   .worth = worth_locked(fetch),
+					   .from_source = needs_source_locked(fetch, now_ms),
 					   .done = checks ? on_checked : on_read,
 					   .context = fetch };
 }

@@ -243,6 +243,7 @@ static struct range *range_new(struct cache *cache, struct node *node, struct wa
 					   .expected = &range->expected,
 					   .offset = waiter->offset,
 					   .size = waiter->size < left ? waiter->size : left,
+					   .from_source = true,
 					   .done = range_done,
 					   .context = range };
 	node_hold(node);

@@ -38,6 +38,12 @@ struct store_read {
 	size_t got;
 	bool awaited; /* somebody waits for it already; else it is read ahead */
 	float worth;  /* of this version, for a tier: see struct store_rating */
+	/* Not from a tier, nor for one: the version may still be being written, or it is too long
+	 * ago that the source was asked for it. */
+	bool from_source;
+	/* Set by the backend: these are the version's bytes, but the source was not asked whether
+	 * it still has this version. */
+	bool unchecked;
 
 	/* The backend's own; 0 before store_read() and store_cancel(). */
 	void *progress;
