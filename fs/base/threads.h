@@ -33,6 +33,8 @@ enum lock_rank {
 	LOCK_TREE,	 /* names, and the life of nodes */
 	LOCK_CACHE,	 /* what is resident, fetched, passing through; the policy core */
 	LOCK_PAGE_CACHE, /* stores and drops that wait for their thread */
+	LOCK_TIER,	 /* the tier: its reads, and what it has measured */
+	LOCK_ENGINE,	 /* requests to the tier's servers */
 	LOCK_STORE,	 /* the source: reads under way */
 	LOCK_RELEASED,	 /* nodes that wait to be freed */
 	LOCK_SCAN,	 /* whether the samples are to be numbered again */

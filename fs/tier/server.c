@@ -1,0 +1,781 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* One server of the cluster: its two connections, what waits for them, and the breaker, whose
+ * states are in server.h. */
+#include "tier/server.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "base/log.h"
+
+#define LATE_MOST 3	   /* requests in a row */
+#define QUIET_MS 10000	   /* between two lines of the log on one server */
+#define LOOKUP_MS 50	   /* between looks whether a name is resolved */
+#define PUTS_PAUSE_MS 1000 /* after a value was refused */
+#define WRITES_PATIENCE 4  /* nobody waits for values that are put: so many timeouts */
+
+static void count(uint64_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELAXED);
+}
+
+void server_count_error(struct server *server)
+{
+	count(&server->errors);
+	count(&server->engine->errors);
+}
+
+static void enter(struct server *server, enum server_state state)
+{
+	__atomic_store_n(&server->engine->states[server->index], (uint8_t)state, __ATOMIC_RELAXED);
+}
+
+static uint64_t timeout_of(const struct link *link)
+{
+	uint64_t timeout_ms = link->server->engine->options.timeout_ms;
+
+	return link == &link->server->links[LINK_WRITES] ? timeout_ms * WRITES_PATIENCE
+							 : timeout_ms;
+}
+
+/* --- the log -----------------------------------------------------------------------------------*/
+
+static void tell_down(struct server *server, uint64_t now_ms)
+{
+	if (server->told_down || (server->told_ms && now_ms - server->told_ms < QUIET_MS))
+		return;
+	log_say(LOG_WARNINGS, "tier: %s: %s; the source is asked instead", server->name,
+		server->why);
+	server->told_down = true;
+	server->told_ms = now_ms;
+}
+
+static void tell_up(struct server *server)
+{
+	if (server->told_down)
+		log_say(LOG_WARNINGS, "tier: %s answers again", server->name);
+	server->told_down = false;
+}
+
+static void tell_full(struct server *server)
+{
+	if (!server->told_full)
+		log_say(LOG_WARNINGS, "tier: %s takes no values: %s", server->name, server->why);
+	server->told_full = true;
+}
+
+/* Of an error reply, without what could confuse a terminal. */
+static void set_why(struct server *server, const struct resp_head *error)
+{
+	size_t size =
+		error->text_size < sizeof(server->why) ? error->text_size : sizeof(server->why) - 1;
+
+	for (size_t i = 0; i < size; i++) {
+		char c = error->text[i];
+
+		server->why[i] = (char)(c >= ' ' && c < 0x7f ? c : '?');
+	}
+	server->why[size] = 0;
+}
+
+/* --- begin and end -----------------------------------------------------------------------------*/
+
+struct server *server_create(struct engine *engine, unsigned index,
+			     const struct slots_address *address)
+{
+	struct server *server = calloc(1, sizeof(*server));
+	bool v6 = strchr(address->host, ':');
+
+	if (!server)
+		return NULL;
+	server->engine = engine;
+	server->index = index;
+	server->address = *address;
+	snprintf(server->name, sizeof(server->name), "%s%s%s:%u", v6 ? "[" : "", address->host,
+		 v6 ? "]" : "", address->port);
+	for (unsigned i = 0; i < LINKS; i++) {
+		server->links[i].server = server;
+		queue_init(&server->links[i].waiting);
+	}
+	enter(server, SERVER_NEW);
+	return server;
+}
+
+static void forget_addresses(struct server *server)
+{
+	if (server->found)
+		freeaddrinfo(server->found);
+	server->found = server->address_next = NULL;
+}
+
+/* A name that is still being resolved cannot be given up: its memory is left to that. */
+void server_destroy(struct server *server)
+{
+	for (unsigned i = 0; i < LINKS; i++)
+		connection_free(&server->links[i].connection);
+	forget_addresses(server);
+	if (server->lookup && gai_error(server->lookup) != EAI_INPROGRESS) {
+		if (server->lookup->ar_result)
+			freeaddrinfo(server->lookup->ar_result);
+		free(server->lookup);
+	}
+	free(server);
+}
+
+bool server_is_idle(const struct server *server)
+{
+	for (unsigned i = 0; i < LINKS; i++)
+		if (server->links[i].waiting.first || server->links[i].connection.count)
+			return false;
+	return true;
+}
+
+static void fail_link(struct link *link)
+{
+	struct engine *engine = link->server->engine;
+	struct engine_request *request;
+
+	for (unsigned i = 0; i < link->connection.count; i++) {
+		request = connection_flight(&link->connection, i)->request;
+		if (request)
+			engine_finish(engine, request, ENGINE_FAILED);
+	}
+	while ((request = queue_take(&link->waiting)))
+		engine_finish(engine, request, ENGINE_FAILED);
+	connection_close(&link->connection);
+	link->polled_out = false;
+}
+
+void server_fail(struct server *server, const char *why, uint64_t now_ms)
+{
+	if (why)
+		snprintf(server->why, sizeof(server->why), "%s", why);
+	server_count_error(server);
+	for (unsigned i = 0; i < LINKS; i++)
+		fail_link(&server->links[i]);
+	enter(server, SERVER_DOWN);
+	server->retry_ms = now_ms + PROBE_MS;
+	server->late = 0;
+	server->engine->refresh_wanted = true;
+	forget_addresses(server);
+	tell_down(server, now_ms);
+}
+
+static void fail_with(struct server *server, int rc, uint64_t now_ms)
+{
+	server_fail(server, rc == -ECONNRESET ? "connection lost" : strerror(-rc), now_ms);
+}
+
+/* --- commands ----------------------------------------------------------------------------------*/
+
+static void end_text(struct flight *flight, const struct resp_out *out)
+{
+	assert(out->size <= out->room);
+	flight->text_size = out->size;
+}
+
+static struct resp_out begin_text(struct flight *flight)
+{
+	return (struct resp_out){ flight->text, sizeof(flight->text), 0 };
+}
+
+static void add_words(struct link *link, enum verb verb, const char *const *words, unsigned count_,
+		      uint64_t now_ms)
+{
+	struct flight *flight = connection_add(&link->connection, verb, NULL, now_ms);
+	struct resp_out out = begin_text(flight);
+
+	resp_begin(&out, count_);
+	for (unsigned i = 0; i < count_; i++)
+		resp_string(&out, words[i]);
+	end_text(flight, &out);
+}
+
+static void add_auth(struct link *link, uint64_t now_ms)
+{
+	const struct engine *engine = link->server->engine;
+	const char *with_user[] = { "AUTH", engine->user, engine->password };
+	const char *without[] = { "AUTH", engine->password };
+
+	if (engine->user)
+		add_words(link, VERB_AUTH, with_user, 3, now_ms);
+	else
+		add_words(link, VERB_AUTH, without, 2, now_ms);
+}
+
+static void write_get(struct resp_out *out, const struct engine_request *request, bool extends)
+{
+	resp_begin(out, extends ? 4 : 2);
+	resp_string(out, extends ? "GETEX" : "GET");
+	resp_word(out, request->key, request->key_size);
+	if (extends) {
+		resp_string(out, "EX");
+		resp_number(out, request->ttl);
+	}
+}
+
+/* The value comes last, so that it can be sent from where it is. */
+static void write_set(struct resp_out *out, const struct engine_request *request)
+{
+	resp_begin(out, 4);
+	resp_string(out, "SETEX");
+	resp_word(out, request->key, request->key_size);
+	resp_number(out, request->ttl);
+	resp_word_head(out, VALUE_HEAD + request->body_size);
+}
+
+static void write_expire(struct resp_out *out, const struct engine_request *request)
+{
+	resp_begin(out, 3);
+	resp_string(out, "EXPIRE");
+	resp_word(out, request->key, request->key_size);
+	resp_number(out, request->ttl);
+}
+
+static void add_request(struct link *link, struct engine_request *request, uint64_t now_ms)
+{
+	static const enum verb verbs[] = {
+		[ENGINE_GET] = VERB_GET, [ENGINE_SET] = VERB_SET, [ENGINE_EXPIRE] = VERB_EXPIRE
+	};
+	static const char *const asking[] = { "ASKING" };
+	struct flight *flight;
+	struct resp_out out;
+
+	if (request->asking)
+		add_words(link, VERB_ASKING, asking, 1, now_ms);
+	request->asking = false;
+	flight = connection_add(&link->connection, verbs[request->verb], request, now_ms);
+	flight->extends = request->verb == ENGINE_GET && !link->server->plain_get;
+	out = begin_text(flight);
+	if (request->verb == ENGINE_GET)
+		write_get(&out, request, flight->extends);
+	else if (request->verb == ENGINE_SET)
+		write_set(&out, request);
+	else
+		write_expire(&out, request);
+	end_text(flight, &out);
+}
+
+/* --- sending -----------------------------------------------------------------------------------*/
+
+static void poll_link(struct link *link)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.ptr = link };
+
+	if (link->connection.wants_out == link->polled_out)
+		return;
+	link->polled_out = link->connection.wants_out;
+	if (link->polled_out)
+		event.events |= EPOLLOUT;
+	epoll_ctl(link->server->engine->epoll, EPOLL_CTL_MOD, link->connection.fd, &event);
+}
+
+static void send_link(struct link *link, uint64_t now_ms)
+{
+	unsigned unsent = link->connection.unsent;
+	int rc = connection_send(&link->connection);
+
+	if (link->connection.unsent != unsent)
+		link->progress_ms = now_ms;
+	if (rc)
+		fail_with(link->server, rc, now_ms);
+	else
+		poll_link(link);
+}
+
+/* Values are sealed as late as this, by the thread that is not in a hurry. */
+static bool prepare(struct engine_request *request)
+{
+	int rc = 0;
+
+	if (request->prepare && !request->prepared)
+		rc = request->prepare(request);
+	request->prepared = !rc;
+	return !rc;
+}
+
+static void fill_link(struct link *link, uint64_t now_ms)
+{
+	struct engine_request *request;
+
+	while ((request = link->waiting.first)) {
+		if (connection_room(&link->connection) < 1u + request->asking)
+			return;
+		queue_take(&link->waiting);
+		if (!prepare(request)) {
+			engine_finish(link->server->engine, request, ENGINE_FAILED);
+			continue;
+		}
+		if (!link->connection.count)
+			link->progress_ms = now_ms;
+		add_request(link, request, now_ms);
+	}
+}
+
+static void connect_link(struct link *link, const struct addrinfo *address, uint64_t now_ms)
+{
+	struct epoll_event event = { .events = EPOLLIN | EPOLLOUT, .data.ptr = link };
+	struct server *server = link->server;
+	int rc = connection_open(&link->connection, address->ai_addr, address->ai_addrlen, now_ms);
+
+	if (!rc && epoll_ctl(server->engine->epoll, EPOLL_CTL_ADD, link->connection.fd, &event))
+		rc = -errno;
+	link->polled_out = true;
+	link->progress_ms = now_ms;
+	if (rc)
+		fail_with(server, rc, now_ms);
+}
+
+/* The connection for writes is made when there is something to write, to where that for reads
+ * leads. */
+static void open_writes(struct server *server, uint64_t now_ms)
+{
+	struct sockaddr_storage address;
+	socklen_t size = sizeof(address);
+	struct addrinfo info = { .ai_addr = (struct sockaddr *)&address };
+
+	if (getpeername(server->links[LINK_READS].connection.fd, info.ai_addr, &size)) {
+		fail_with(server, -errno, now_ms);
+		return;
+	}
+	info.ai_addrlen = size;
+	connect_link(&server->links[LINK_WRITES], &info, now_ms);
+}
+
+void server_pump(struct server *server, uint64_t now_ms)
+{
+	const struct connection *reads = &server->links[LINK_READS].connection;
+	const struct link *writes = &server->links[LINK_WRITES];
+
+	if (reads->state != CONNECTION_READY)
+		return;
+	if (writes->waiting.first && writes->connection.state == CONNECTION_CLOSED)
+		open_writes(server, now_ms);
+	for (unsigned i = 0; i < LINKS; i++) {
+		struct link *link = &server->links[i];
+
+		if (link->connection.state != CONNECTION_READY)
+			continue;
+		fill_link(link, now_ms);
+		if (link->connection.unsent && !link->connection.wants_out)
+			send_link(link, now_ms);
+	}
+}
+
+static bool accepts(const struct server *server, const struct engine_request *request,
+		    uint64_t now_ms)
+{
+	enum server_state state = server_state(server);
+
+	if (request->verb == ENGINE_SET && now_ms < server->puts_from_ms)
+		return false;
+	if (state == SERVER_TRIAL)
+		return server_is_idle(server);
+	return state != SERVER_DOWN;
+}
+
+void server_submit(struct server *server, struct engine_request *request, uint64_t now_ms)
+{
+	struct link *link = &server->links[request->verb == ENGINE_GET ? LINK_READS : LINK_WRITES];
+
+	if (accepts(server, request, now_ms)) {
+		request->deadline_ms = now_ms + timeout_of(link);
+		queue_add(&link->waiting, request);
+		return;
+	}
+	if (server_state(server) == SERVER_DOWN)
+		server->engine->refresh_wanted = true;
+	engine_finish(server->engine, request, ENGINE_FAILED);
+}
+
+bool server_ask_map(struct server *server, uint64_t now_ms)
+{
+	static const char *const words[] = { "CLUSTER", "SLOTS" };
+	struct link *link = &server->links[LINK_READS];
+
+	if (link->connection.state != CONNECTION_READY || !connection_room(&link->connection))
+		return false;
+	if (!link->connection.count)
+		link->progress_ms = now_ms;
+	add_words(link, VERB_CLUSTER_SLOTS, words, 2, now_ms);
+	if (!link->connection.wants_out)
+		send_link(link, now_ms);
+	return true;
+}
+
+/* --- replies -----------------------------------------------------------------------------------*/
+
+/* Whether whatever else is asked would be answered the same. */
+static bool concerns_all(const struct flight *flight, const struct resp_head *error)
+{
+	static const char *const words[] = { "NOAUTH", "WRONGPASS", "LOADING", "MASTERDOWN",
+					     "CLUSTERDOWN" };
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (resp_is_error(error, words[i]))
+			return true;
+	return flight->verb == VERB_GET && resp_is_error(error, "NOPERM");
+}
+
+/* A cluster that need not be complete says this of a single slot. */
+static bool is_unserved(const struct resp_head *error)
+{
+	return resp_is_error(error, "CLUSTERDOWN") &&
+	       memmem(error->text, error->text_size, "slot not served", 15);
+}
+
+/* Old servers do not know GETEX, and users may be forbidden to write. */
+static bool retry_plain(struct server *server, struct flight *flight, const struct resp_head *error)
+{
+	if (!flight->extends || !(resp_is_error(error, "ERR") || resp_is_error(error, "NOPERM")))
+		return false;
+	server->plain_get = true;
+	if (flight->request)
+		queue_add(&server->links[LINK_READS].waiting, flight->request);
+	return true;
+}
+
+static void pause_puts(struct server *server, const struct resp_head *error, uint64_t now_ms)
+{
+	server->puts_from_ms = now_ms + PUTS_PAUSE_MS;
+	if (resp_is_error(error, "READONLY")) /* it has become a replica */
+		server->engine->refresh_wanted = true;
+	set_why(server, error);
+	tell_full(server);
+}
+
+/* 0, or a negative errno if the server is of no use. */
+static int take_error(struct server *server, struct flight *flight, const struct resp_head *error,
+		      uint64_t now_ms)
+{
+	struct engine_request *request = flight->request;
+	bool useless = concerns_all(flight, error) && !is_unserved(error);
+
+	if (engine_redirect(server->engine, server, request, error, now_ms) ||
+	    retry_plain(server, flight, error))
+		return 0;
+	if (!useless) /* else server_fail() counts it */
+		server_count_error(server);
+	if (is_unserved(error) && request)
+		__atomic_store_n(&server->engine->map[request->slot], -1, __ATOMIC_RELAXED);
+	if (is_unserved(error))
+		server->engine->refresh_wanted = true;
+	else if (useless)
+		set_why(server, error);
+	else if (flight->verb == VERB_SET)
+		pause_puts(server, error, now_ms);
+	if (request)
+		engine_finish(server->engine, request, useless ? ENGINE_FAILED : ENGINE_REFUSED);
+	return useless ? -EREMOTEIO : 0;
+}
+
+/* 0, or -EPROTO if this is no answer to such a question. */
+static int result_of(const struct flight *flight, const struct reply *reply,
+		     enum engine_result *result)
+{
+	const struct resp_head *head = &reply->head;
+
+	if (flight->verb == VERB_GET) {
+		if (!reply->has_value && (head->kind != RESP_BULK || head->number >= 0))
+			return -EPROTO;
+		*result = reply->has_value ? reply->result : ENGINE_NO;
+		return 0;
+	}
+	if (head->kind != (flight->verb == VERB_SET ? RESP_STATUS : RESP_INTEGER))
+		return -EPROTO;
+	*result = flight->verb == VERB_SET || head->number ? ENGINE_YES : ENGINE_NO;
+	return 0;
+}
+
+static void count_result(struct server *server, const struct flight *flight,
+			 enum engine_result result)
+{
+	if (flight->verb == VERB_GET && flight->request)
+		count(result == ENGINE_YES ? &server->hits : &server->misses);
+	if (flight->verb != VERB_SET)
+		return;
+	count(&server->puts);
+	server->told_full = false;
+}
+
+static int take_answer(struct server *server, struct flight *flight, const struct reply *reply)
+{
+	enum engine_result result = ENGINE_FAILED;
+	int rc = result_of(flight, reply, &result);
+
+	if (rc) {
+		if (flight->request)
+			engine_finish(server->engine, flight->request, ENGINE_FAILED);
+		return rc;
+	}
+	count_result(server, flight, result);
+	if (flight->request)
+		server->late = 0;
+	if (server_state(server) == SERVER_TRIAL)
+		enter(server, SERVER_UP);
+	tell_up(server);
+	if (flight->request)
+		engine_finish(server->engine, flight->request, result);
+	return 0;
+}
+
+static void greeted(struct link *link)
+{
+	struct server *server = link->server;
+
+	link->connection.state = CONNECTION_READY;
+	if (link != &server->links[LINK_READS])
+		return;
+	enter(server, server_state(server) == SERVER_NEW ? SERVER_UP : SERVER_TRIAL);
+	if (!__atomic_load_n(&server->engine->has_map, __ATOMIC_RELAXED))
+		server->engine->refresh_wanted = true;
+}
+
+static int replied(void *context, struct connection *connection, struct flight *flight,
+		   const struct reply *reply)
+{
+	struct link *link = context;
+	struct server *server = link->server;
+	uint64_t now_ms = clock_now_ms();
+	bool is_error = !reply->has_value && reply->head.kind == RESP_ERROR;
+
+	assert(connection == &link->connection);
+	link->progress_ms = now_ms;
+	switch (flight->verb) {
+	case VERB_AUTH:
+	case VERB_PING:
+		if (is_error)
+			set_why(server, &reply->head);
+		else if (flight->verb == VERB_PING)
+			greeted(link);
+		return is_error ? -EREMOTEIO : 0;
+	case VERB_ASKING:
+		return 0;
+	case VERB_CLUSTER_SLOTS:
+		engine_take_map(server->engine, server, reply);
+		return 0;
+	default:
+		return is_error ? take_error(server, flight, &reply->head, now_ms)
+				: take_answer(server, flight, reply);
+	}
+}
+
+/* --- events ------------------------------------------------------------------------------------*/
+
+/* Other addresses of the same name may answer. */
+static void connect_failed(struct server *server, int rc, uint64_t now_ms)
+{
+	struct link *link = &server->links[LINK_READS];
+
+	if (!server->address_next || link->connection.state != CONNECTION_CONNECTING) {
+		fail_with(server, rc, now_ms);
+		return;
+	}
+	connection_close(&link->connection);
+	connect_link(link, server->address_next, now_ms);
+	if (server->address_next)
+		server->address_next = server->address_next->ai_next;
+}
+
+static void connected(struct link *link, uint64_t now_ms)
+{
+	static const char *const ping[] = { "PING" };
+
+	link->connection.state = CONNECTION_GREETING;
+	if (link->server->engine->password)
+		add_auth(link, now_ms);
+	add_words(link, VERB_PING, ping, 1, now_ms);
+	link->progress_ms = now_ms;
+	send_link(link, now_ms);
+}
+
+void server_event(struct link *link, uint32_t events, uint64_t now_ms)
+{
+	struct connection *connection = &link->connection;
+	size_t left = connection->sink.body;
+	int rc;
+
+	if (connection->state == CONNECTION_CLOSED)
+		return; /* it has been, since epoll told of this */
+	if (connection->state == CONNECTION_CONNECTING) {
+		rc = connection_check(connection);
+		if (rc)
+			connect_failed(link->server, rc, now_ms);
+		else if (events & EPOLLOUT)
+			connected(link, now_ms);
+		return;
+	}
+	if (events & EPOLLOUT) {
+		link->progress_ms = now_ms;
+		send_link(link, now_ms);
+	}
+	if (connection->state == CONNECTION_CLOSED || !(events & ~(uint32_t)EPOLLOUT))
+		return;
+	rc = connection_receive(connection, replied, link);
+	if (connection->sink.body != left)
+		link->progress_ms = now_ms;
+	if (rc == -EREMOTEIO)
+		server_fail(link->server, NULL, now_ms); /* set_why() was called */
+	else if (rc)
+		fail_with(link->server, rc, now_ms);
+}
+
+/* --- time --------------------------------------------------------------------------------------*/
+
+static void drop_late(struct server *server, struct engine_request *request)
+{
+	server_count_error(server);
+	engine_finish(server->engine, request, ENGINE_FAILED);
+}
+
+/* The server answers others, but this takes too long. */
+static void detach_late(struct link *link, uint64_t now_ms)
+{
+	for (unsigned i = 0; i < link->connection.count; i++) {
+		struct engine_request *request = connection_flight(&link->connection, i)->request;
+
+		if (!request || request->deadline_ms > now_ms ||
+		    !connection_detach(&link->connection, request))
+			continue;
+		link->server->late++;
+		drop_late(link->server, request);
+	}
+}
+
+/* Returns when to come again. */
+static uint64_t tick_link(struct link *link, uint64_t now_ms)
+{
+	struct connection *connection = &link->connection;
+	uint64_t next_ms = UINT64_MAX;
+	bool waits = connection->state == CONNECTION_CONNECTING ||
+		     (connection->state != CONNECTION_CLOSED && connection->count);
+
+	if (waits && link->progress_ms + timeout_of(link) <= now_ms) {
+		server_fail(link->server, "does not answer", now_ms);
+		return now_ms;
+	}
+	if (waits)
+		next_ms = link->progress_ms + timeout_of(link);
+	detach_late(link, now_ms);
+	while (link->waiting.first && link->waiting.first->deadline_ms <= now_ms)
+		drop_late(link->server, queue_take(&link->waiting));
+	if (link->waiting.first)
+		next_ms = earlier(next_ms, link->waiting.first->deadline_ms);
+	for (unsigned i = 0; i < connection->count; i++) {
+		const struct flight *flight = connection_flight(connection, i);
+
+		if (flight->request && !flight->value)
+			next_ms = earlier(next_ms, flight->request->deadline_ms);
+	}
+	return next_ms;
+}
+
+/* Begins to resolve the name. Numbers need no asking. */
+static void look_up(struct server *server, uint64_t now_ms)
+{
+	struct {
+		struct gaicb request;
+		struct addrinfo hints;
+		char port[8];
+		char host[SLOTS_HOST_MAX + 1];
+	} *lookup = calloc(1, sizeof(*lookup));
+	struct gaicb *list[1] = { lookup ? &lookup->request : NULL };
+
+	if (!lookup) {
+		fail_with(server, -ENOMEM, now_ms);
+		return;
+	}
+	lookup->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM };
+	snprintf(lookup->port, sizeof(lookup->port), "%u", server->address.port);
+	strcpy(lookup->host, server->address.host);
+	lookup->hints.ai_flags = AI_NUMERICHOST;
+	if (!getaddrinfo(lookup->host, lookup->port, &lookup->hints, &server->found)) {
+		free(lookup);
+		return;
+	}
+	lookup->hints.ai_flags = 0;
+	lookup->request = (struct gaicb){ .ar_name = lookup->host,
+					  .ar_service = lookup->port,
+					  .ar_request = &lookup->hints };
+	server->lookup = &lookup->request;
+	server->lookup_ms = now_ms;
+	if (getaddrinfo_a(GAI_NOWAIT, list, 1, NULL)) {
+		free(lookup);
+		server->lookup = NULL;
+		server_fail(server, "its name cannot be resolved", now_ms);
+	}
+}
+
+/* True: there are addresses. */
+static bool take_lookup(struct server *server, uint64_t now_ms)
+{
+	int rc = gai_error(server->lookup);
+
+	if (rc == EAI_INPROGRESS)
+		return false;
+	server->found = rc ? NULL : server->lookup->ar_result;
+	free(server->lookup);
+	server->lookup = NULL;
+	if (rc)
+		server_fail(server, gai_strerror(rc), now_ms);
+	return server->found;
+}
+
+static void begin(struct server *server, uint64_t now_ms)
+{
+	if (!server->found && !server->lookup)
+		look_up(server, now_ms);
+	if (server->lookup && !take_lookup(server, now_ms))
+		return;
+	if (!server->found)
+		return;
+	server->address_next = server->found->ai_next;
+	connect_link(&server->links[LINK_READS], server->found, now_ms);
+}
+
+uint64_t server_tick(struct server *server, uint64_t now_ms)
+{
+	const struct connection *reads = &server->links[LINK_READS].connection;
+	uint64_t next_ms;
+
+	if (reads->state == CONNECTION_CLOSED && server->retry_ms <= now_ms)
+		begin(server, now_ms);
+	if (server->lookup && server_state(server) == SERVER_NEW &&
+	    server->lookup_ms + server->engine->options.timeout_ms <= now_ms)
+		server_fail(server, "its name is not resolved yet", now_ms);
+	next_ms = earlier(tick_link(&server->links[LINK_READS], now_ms),
+			  tick_link(&server->links[LINK_WRITES], now_ms));
+	if (server->late >= LATE_MOST) {
+		server_fail(server, "is too slow", now_ms);
+		return now_ms;
+	}
+	if (reads->state == CONNECTION_CLOSED)
+		next_ms = earlier(next_ms, server->lookup ? now_ms + LOOKUP_MS : server->retry_ms);
+	return next_ms;
+}
+
+void server_drop_cancelled_locked(struct server *server)
+{
+	struct link *link = &server->links[LINK_READS]; /* only these are cancelled */
+	struct engine_request **at = &link->waiting.first, *request;
+
+	lock_assert_held(&server->engine->lock);
+	while ((request = *at)) {
+		if (!request->cancelled) {
+			at = &request->next;
+			continue;
+		}
+		*at = request->next;
+		engine_finish(server->engine, request, ENGINE_FAILED);
+	}
+	link->waiting.end = at;
+	for (unsigned i = 0; i < link->connection.count; i++) {
+		request = connection_flight(&link->connection, i)->request;
+		if (request && request->cancelled && connection_detach(&link->connection, request))
+			engine_finish(server->engine, request, ENGINE_FAILED);
+	}
+}
