@@ -33,6 +33,9 @@ struct control_hooks {
 	uint64_t (*accesses_lost)(void *context);
 	/* What the source counts. As store_get_counts(). */
 	unsigned (*source_counts)(void *context, struct store_count *counts, unsigned room);
+	/* Writes the lines of `stats`, or with `metrics` of `metrics`, that only the daemon knows.
+	 * NULL: there are none. */
+	void (*print_more)(void *context, FILE *out, bool metrics);
 };
 
 struct control_options {

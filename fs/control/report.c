@@ -92,6 +92,12 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	return count + collect_source(control, figures + count);
 }
 
+static void print_more(const struct control *control, FILE *out, bool metrics)
+{
+	if (control->options.hooks->print_more)
+		control->options.hooks->print_more(control->options.context, out, metrics);
+}
+
 int report_stats(struct control *control, uint32_t job, FILE *out)
 {
 	struct figure figures[FIGURES_MAX];
@@ -102,6 +108,7 @@ int report_stats(struct control *control, uint32_t job, FILE *out)
 	fprintf(out, "mode %s\npolicy %s\n", control->mode, policy);
 	for (unsigned i = 0; i < count; i++)
 		fprintf(out, "%s %.15g\n", figures[i].name, figures[i].value);
+	print_more(control, out, false);
 	return 0;
 }
 
@@ -118,6 +125,7 @@ int report_metrics(struct control *control, uint32_t job, FILE *out)
 		fprintf(out, "# TYPE shadefs_%s %s\nshadefs_%s%s %.15g\n", figures[i].name,
 			figures[i].kind, figures[i].name,
 			strcmp(figures[i].kind, "counter") ? "" : "_total", figures[i].value);
+	print_more(control, out, true);
 	fputs("# EOF\n", out);
 	return 0;
 }

@@ -263,6 +263,14 @@ static unsigned source_counts(void *context, struct store_count *counts, unsigne
 	return store_get_counts(((struct daemon *)context)->store, counts, room);
 }
 
+static void print_more(void *context, FILE *out, bool metrics)
+{
+	const struct daemon *daemon = context;
+
+	if (daemon->options.tier.url.seed_count)
+		tier_print(daemon->store, out, metrics);
+}
+
 static int create_control(struct daemon *daemon)
 {
 	static const struct control_hooks hooks = { .print_config = print_config,
@@ -270,7 +278,8 @@ static int create_control(struct daemon *daemon)
 						    .rescan = rescan,
 						    .catch_up = catch_up,
 						    .accesses_lost = accesses_lost,
-						    .source_counts = source_counts };
+						    .source_counts = source_counts,
+						    .print_more = print_more };
 	struct control_options options = { .cache = daemon->cache,
 					   .hooks = &hooks,
 					   .context = daemon,
@@ -390,6 +399,9 @@ static void start_cache(struct daemon *daemon)
 		open_directory(daemon, options.depth);
 	else
 		open_export(daemon, options.depth);
+	rc = tier_open(&daemon->store, &o->tier);
+	if (rc)
+		give_up(daemon, "option tier", rc, NULL);
 	rc = cache_create(&daemon->cache, daemon->store, &options);
 	if (!rc)
 		rc = create_control(daemon);

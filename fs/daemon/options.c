@@ -150,18 +150,48 @@ static void set_threads(struct options *options, const char *text)
 	options->threads = whole("threads", text, 1, 1024);
 }
 
+/* In the background the daemon has another working directory. */
+static void set_path(const struct options *options, char **path, const char *text)
+{
+	free(*path);
+	if (*text == '/')
+		*path = strdup(text);
+	else if (asprintf(path, "%s/%s", options->directory, text) < 0)
+		*path = NULL;
+	if (!*path)
+		give_up("out of memory");
+}
+
 static void set_manifest(struct options *options, const char *text)
 {
-	if (!*text)
-		give_up("option manifest takes the name of a file");
-	free(options->manifest);
-	/* In the background the daemon has another working directory. */
-	if (*text == '/')
-		options->manifest = strdup(text);
-	else if (asprintf(&options->manifest, "%s/%s", options->directory, text) < 0)
-		options->manifest = NULL;
-	if (!options->manifest)
-		give_up("out of memory");
+	set_path(options, &options->manifest, text);
+}
+
+static void set_tier(struct options *options, const char *text)
+{
+	tier_set_url(&options->tier, text);
+}
+
+static void set_tier_key(struct options *options, const char *text)
+{
+	set_path(options, &options->tier.key_file, text);
+}
+
+static void set_tier_password(struct options *options, const char *text)
+{
+	set_path(options, &options->tier.password_file, text);
+}
+
+static void set_tier_timeout(struct options *options, const char *text)
+{
+	options->tier.timeout_s = seconds("tier_timeout", text);
+	if (options->tier.timeout_s < 0.001)
+		give_up("option tier_timeout takes at least 0.001 seconds");
+}
+
+static void set_volume(struct options *options, const char *text)
+{
+	tier_set_volume(&options->tier, text);
 }
 
 static void set_staleness(struct options *options, const char *text)
@@ -248,6 +278,15 @@ SHOW(nfsport, "%u", o->nfs_port)
 SHOW(mountport, "%u", o->mount_port)
 SHOW(connections, "%u", o->connections)
 SHOW(log, "%s", log_level_name(o->log))
+SHOW(tier_key, "%s", o->tier.key_file ? o->tier.key_file : "-")
+SHOW(tier_password, "%s", o->tier.password_file ? o->tier.password_file : "-")
+SHOW(tier_timeout, "%g", o->tier.timeout_s)
+SHOW(volume, "%s", o->tier.volume ? o->tier.volume : "-")
+
+static void show_tier(const struct options *options, FILE *out)
+{
+	tier_show_url(&options->tier, out);
+}
 
 static const struct row {
 	const char *name;
@@ -335,6 +374,32 @@ static const struct row {
 	  set_connections,
 	  show_connections,
 	  { "nfs://: connections to the server (default 4)" } },
+	{ "tier",
+	  "redis://HOST:PORT",
+	  set_tier,
+	  show_tier,
+	  { "a Redis Cluster, or one server, that all nodes share what",
+	    "they have read in; more of its servers follow as ,HOST:PORT" } },
+	{ "tier_key",
+	  "FILE",
+	  set_tier_key,
+	  show_tier_key,
+	  { "a secret that all nodes have: nobody else's values are taken" } },
+	{ "tier_password",
+	  "FILE",
+	  set_tier_password,
+	  show_tier_password,
+	  { "the password of the tier, in a file" } },
+	{ "tier_timeout",
+	  "SECONDS",
+	  set_tier_timeout,
+	  show_tier_timeout,
+	  { "how long the tier may take to answer (default 0.25)" } },
+	{ "volume",
+	  "NAME",
+	  set_volume,
+	  show_volume,
+	  { "what all nodes that share a tier call the source" } },
 	{ "log",
 	  "LEVEL",
 	  set_log,
@@ -392,8 +457,23 @@ static void set_option(struct options *options, char *item)
 		give_up("option %s is unknown; shadefs --help lists them", item);
 }
 
-/* Parses a copy, so that ps(1) shows the command as it was given. Options point into the copy. */
-static void set_options(struct options *options, const char *text)
+/* The next option of a list. The value of tier= has commas itself. */
+static char *next_item(char **rest)
+{
+	char *item = strsep(rest, ",");
+
+	if (!item || strncmp(item, "tier=", 5) != 0)
+		return item;
+	while (*rest && tier_continues(*rest)) {
+		(*rest)[-1] = ',';
+		(void)strsep(rest, ",");
+	}
+	return item;
+}
+
+/* Parses a copy, so that ps(1) shows the command as it was given, but for passwords. Options point
+ * into the copy. */
+static void set_options(struct options *options, char *text)
 {
 	struct option_text *copy = malloc(sizeof(*copy) + strlen(text) + 1);
 	char *rest, *item;
@@ -404,7 +484,8 @@ static void set_options(struct options *options, const char *text)
 	copy->next = options->texts;
 	options->texts = copy;
 	rest = copy->text;
-	while ((item = strsep(&rest, ",")))
+	tier_hide_passwords(text);
+	while ((item = next_item(&rest)))
 		set_option(options, item);
 }
 
@@ -661,7 +742,8 @@ void options_parse(struct options *options, int argc, char **argv)
 				     .connections = NFS_CONNECTIONS,
 				     .uid = geteuid(),
 				     .gid = getegid(),
-				     .log = LOG_WARNINGS };
+				     .log = LOG_WARNINGS,
+				     .tier.timeout_s = 0.25 };
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		print_help();
 		exit(0);
@@ -676,6 +758,7 @@ void options_parse(struct options *options, int argc, char **argv)
 	if (argc - optind != 2)
 		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
 	complete_sizes(options);
+	tier_complete(&options->tier, NULL);
 	complete_paths(options, argv[optind], argv[optind + 1]);
 	if (options->fake)
 		exit(0);
@@ -710,4 +793,5 @@ void options_free(struct options *options)
 	free(options->source);
 	free(options->mount_point);
 	free(options->manifest);
+	tier_free(&options->tier);
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/log.h"
+#include "daemon/tier.h"
 #include "nfs/store.h"
 
 struct option_text {
@@ -46,6 +47,7 @@ struct options {
 	unsigned nfs_port, mount_port; /* 0: the usual one; the portmapper is asked */
 	unsigned connections;
 	uint32_t uid, gid; /* whom the server takes the daemon for */
+	struct tier_settings tier;
 	char *manifest;	   /* absolute; NULL: none */
 	int manifest_fd;   /* its directory; -1: none */
 
