@@ -116,7 +116,7 @@ static void forget_addresses(struct server *server)
 void server_destroy(struct server *server)
 {
 	for (unsigned i = 0; i < LINKS; i++)
-		connection_free(&server->links[i].connection);
+		pipeline_free(&server->links[i].pipeline);
 	forget_addresses(server);
 	if (server->lookup && gai_error(server->lookup) != EAI_INPROGRESS) {
 		if (server->lookup->ar_result)
@@ -129,7 +129,7 @@ void server_destroy(struct server *server)
 bool server_is_idle(const struct server *server)
 {
 	for (unsigned i = 0; i < LINKS; i++)
-		if (server->links[i].waiting.first || server->links[i].connection.count)
+		if (server->links[i].waiting.first || server->links[i].pipeline.count)
 			return false;
 	return true;
 }
@@ -139,14 +139,14 @@ static void fail_link(struct link *link)
 	struct engine *engine = link->server->engine;
 	struct engine_request *request;
 
-	for (unsigned i = 0; i < link->connection.count; i++) {
-		request = connection_flight(&link->connection, i)->request;
+	for (unsigned i = 0; i < link->pipeline.count; i++) {
+		request = pipeline_flight(&link->pipeline, i)->request;
 		if (request)
 			engine_finish(engine, request, ENGINE_FAILED);
 	}
 	while ((request = queue_take(&link->waiting)))
 		engine_finish(engine, request, ENGINE_FAILED);
-	connection_close(&link->connection);
+	pipeline_close(&link->pipeline);
 	link->polled_out = false;
 }
 
@@ -186,7 +186,7 @@ static struct resp_out begin_text(struct flight *flight)
 static void add_words(struct link *link, enum verb verb, const char *const *words, unsigned count_,
 		      uint64_t now_ms)
 {
-	struct flight *flight = connection_add(&link->connection, verb, NULL, now_ms);
+	struct flight *flight = pipeline_add(&link->pipeline, verb, NULL, now_ms);
 	struct resp_out out = begin_text(flight);
 
 	resp_begin(&out, count_);
@@ -248,7 +248,7 @@ static void add_request(struct link *link, struct engine_request *request, uint6
 	if (request->asking)
 		add_words(link, VERB_ASKING, asking, 1, now_ms);
 	request->asking = false;
-	flight = connection_add(&link->connection, verbs[request->verb], request, now_ms);
+	flight = pipeline_add(&link->pipeline, verbs[request->verb], request, now_ms);
 	flight->extends = request->verb == ENGINE_GET && !link->server->plain_get;
 	out = begin_text(flight);
 	if (request->verb == ENGINE_GET)
@@ -266,20 +266,20 @@ static void poll_link(struct link *link)
 {
 	struct epoll_event event = { .events = EPOLLIN, .data.ptr = link };
 
-	if (link->connection.wants_out == link->polled_out)
+	if (link->pipeline.wants_out == link->polled_out)
 		return;
-	link->polled_out = link->connection.wants_out;
+	link->polled_out = link->pipeline.wants_out;
 	if (link->polled_out)
 		event.events |= EPOLLOUT;
-	epoll_ctl(link->server->engine->epoll, EPOLL_CTL_MOD, link->connection.fd, &event);
+	epoll_ctl(link->server->engine->epoll, EPOLL_CTL_MOD, link->pipeline.fd, &event);
 }
 
 static void send_link(struct link *link, uint64_t now_ms)
 {
-	unsigned unsent = link->connection.unsent;
-	int rc = connection_send(&link->connection);
+	unsigned unsent = link->pipeline.unsent;
+	int rc = pipeline_send(&link->pipeline);
 
-	if (link->connection.unsent != unsent)
+	if (link->pipeline.unsent != unsent)
 		link->progress_ms = now_ms;
 	if (rc)
 		fail_with(link->server, rc, now_ms);
@@ -303,14 +303,14 @@ static void fill_link(struct link *link, uint64_t now_ms)
 	struct engine_request *request;
 
 	while ((request = link->waiting.first)) {
-		if (connection_room(&link->connection) < 1u + request->asking)
+		if (pipeline_room(&link->pipeline) < 1u + request->asking)
 			return;
 		queue_take(&link->waiting);
 		if (!prepare(request)) {
 			engine_finish(link->server->engine, request, ENGINE_FAILED);
 			continue;
 		}
-		if (!link->connection.count)
+		if (!link->pipeline.count)
 			link->progress_ms = now_ms;
 		add_request(link, request, now_ms);
 	}
@@ -320,9 +320,9 @@ static void connect_link(struct link *link, const struct addrinfo *address, uint
 {
 	struct epoll_event event = { .events = EPOLLIN | EPOLLOUT, .data.ptr = link };
 	struct server *server = link->server;
-	int rc = connection_open(&link->connection, address->ai_addr, address->ai_addrlen, now_ms);
+	int rc = pipeline_open(&link->pipeline, address->ai_addr, address->ai_addrlen, now_ms);
 
-	if (!rc && epoll_ctl(server->engine->epoll, EPOLL_CTL_ADD, link->connection.fd, &event))
+	if (!rc && epoll_ctl(server->engine->epoll, EPOLL_CTL_ADD, link->pipeline.fd, &event))
 		rc = -errno;
 	link->polled_out = true;
 	link->progress_ms = now_ms;
@@ -338,7 +338,7 @@ static void open_writes(struct server *server, uint64_t now_ms)
 	socklen_t size = sizeof(address);
 	struct addrinfo info = { .ai_addr = (struct sockaddr *)&address };
 
-	if (getpeername(server->links[LINK_READS].connection.fd, info.ai_addr, &size)) {
+	if (getpeername(server->links[LINK_READS].pipeline.fd, info.ai_addr, &size)) {
 		fail_with(server, -errno, now_ms);
 		return;
 	}
@@ -348,20 +348,20 @@ static void open_writes(struct server *server, uint64_t now_ms)
 
 void server_pump(struct server *server, uint64_t now_ms)
 {
-	const struct connection *reads = &server->links[LINK_READS].connection;
+	const struct pipeline *reads = &server->links[LINK_READS].pipeline;
 	const struct link *writes = &server->links[LINK_WRITES];
 
-	if (reads->state != CONNECTION_READY)
+	if (reads->state != PIPELINE_READY)
 		return;
-	if (writes->waiting.first && writes->connection.state == CONNECTION_CLOSED)
+	if (writes->waiting.first && writes->pipeline.state == PIPELINE_CLOSED)
 		open_writes(server, now_ms);
 	for (unsigned i = 0; i < LINKS; i++) {
 		struct link *link = &server->links[i];
 
-		if (link->connection.state != CONNECTION_READY)
+		if (link->pipeline.state != PIPELINE_READY)
 			continue;
 		fill_link(link, now_ms);
-		if (link->connection.unsent && !link->connection.wants_out)
+		if (link->pipeline.unsent && !link->pipeline.wants_out)
 			send_link(link, now_ms);
 	}
 }
@@ -397,12 +397,12 @@ bool server_ask_map(struct server *server, uint64_t now_ms)
 	static const char *const words[] = { "CLUSTER", "SLOTS" };
 	struct link *link = &server->links[LINK_READS];
 
-	if (link->connection.state != CONNECTION_READY || !connection_room(&link->connection))
+	if (link->pipeline.state != PIPELINE_READY || !pipeline_room(&link->pipeline))
 		return false;
-	if (!link->connection.count)
+	if (!link->pipeline.count)
 		link->progress_ms = now_ms;
 	add_words(link, VERB_CLUSTER_SLOTS, words, 2, now_ms);
-	if (!link->connection.wants_out)
+	if (!link->pipeline.wants_out)
 		send_link(link, now_ms);
 	return true;
 }
@@ -527,7 +527,7 @@ static void greeted(struct link *link)
 {
 	struct server *server = link->server;
 
-	link->connection.state = CONNECTION_READY;
+	link->pipeline.state = PIPELINE_READY;
 	if (link != &server->links[LINK_READS])
 		return;
 	enter(server, server_state(server) == SERVER_NEW ? SERVER_UP : SERVER_TRIAL);
@@ -535,7 +535,7 @@ static void greeted(struct link *link)
 		server->engine->refresh_wanted = true;
 }
 
-static int replied(void *context, struct connection *connection, struct flight *flight,
+static int replied(void *context, struct pipeline *pipeline, struct flight *flight,
 		   const struct reply *reply)
 {
 	struct link *link = context;
@@ -543,7 +543,7 @@ static int replied(void *context, struct connection *connection, struct flight *
 	uint64_t now_ms = clock_now_ms();
 	bool is_error = !reply->has_value && reply->head.kind == RESP_ERROR;
 
-	assert(connection == &link->connection);
+	assert(pipeline == &link->pipeline);
 	link->progress_ms = now_ms;
 	switch (flight->verb) {
 	case VERB_AUTH:
@@ -571,11 +571,11 @@ static void connect_failed(struct server *server, int rc, uint64_t now_ms)
 {
 	struct link *link = &server->links[LINK_READS];
 
-	if (!server->address_next || link->connection.state != CONNECTION_CONNECTING) {
+	if (!server->address_next || link->pipeline.state != PIPELINE_CONNECTING) {
 		fail_with(server, rc, now_ms);
 		return;
 	}
-	connection_close(&link->connection);
+	pipeline_close(&link->pipeline);
 	connect_link(link, server->address_next, now_ms);
 	if (server->address_next)
 		server->address_next = server->address_next->ai_next;
@@ -585,7 +585,7 @@ static void connected(struct link *link, uint64_t now_ms)
 {
 	static const char *const ping[] = { "PING" };
 
-	link->connection.state = CONNECTION_GREETING;
+	link->pipeline.state = PIPELINE_GREETING;
 	if (link->server->engine->password)
 		add_auth(link, now_ms);
 	add_words(link, VERB_PING, ping, 1, now_ms);
@@ -595,14 +595,14 @@ static void connected(struct link *link, uint64_t now_ms)
 
 void server_event(struct link *link, uint32_t events, uint64_t now_ms)
 {
-	struct connection *connection = &link->connection;
-	size_t left = connection->sink.body;
+	struct pipeline *pipeline = &link->pipeline;
+	size_t left = pipeline->sink.body;
 	int rc;
 
-	if (connection->state == CONNECTION_CLOSED)
+	if (pipeline->state == PIPELINE_CLOSED)
 		return; /* it has been, since epoll told of this */
-	if (connection->state == CONNECTION_CONNECTING) {
-		rc = connection_check(connection);
+	if (pipeline->state == PIPELINE_CONNECTING) {
+		rc = pipeline_check(pipeline);
 		if (rc)
 			connect_failed(link->server, rc, now_ms);
 		else if (events & EPOLLOUT)
@@ -613,10 +613,10 @@ void server_event(struct link *link, uint32_t events, uint64_t now_ms)
 		link->progress_ms = now_ms;
 		send_link(link, now_ms);
 	}
-	if (connection->state == CONNECTION_CLOSED || !(events & ~(uint32_t)EPOLLOUT))
+	if (pipeline->state == PIPELINE_CLOSED || !(events & ~(uint32_t)EPOLLOUT))
 		return;
-	rc = connection_receive(connection, replied, link);
-	if (connection->sink.body != left)
+	rc = pipeline_receive(pipeline, replied, link);
+	if (pipeline->sink.body != left)
 		link->progress_ms = now_ms;
 	if (rc == -EREMOTEIO)
 		server_fail(link->server, NULL, now_ms); /* set_why() was called */
@@ -635,11 +635,11 @@ static void drop_late(struct server *server, struct engine_request *request)
 /* The server answers others, but this takes too long. */
 static void detach_late(struct link *link, uint64_t now_ms)
 {
-	for (unsigned i = 0; i < link->connection.count; i++) {
-		struct engine_request *request = connection_flight(&link->connection, i)->request;
+	for (unsigned i = 0; i < link->pipeline.count; i++) {
+		struct engine_request *request = pipeline_flight(&link->pipeline, i)->request;
 
 		if (!request || request->deadline_ms > now_ms ||
-		    !connection_detach(&link->connection, request))
+		    !pipeline_detach(&link->pipeline, request))
 			continue;
 		link->server->late++;
 		drop_late(link->server, request);
@@ -649,10 +649,10 @@ static void detach_late(struct link *link, uint64_t now_ms)
 /* Returns when to come again. */
 static uint64_t tick_link(struct link *link, uint64_t now_ms)
 {
-	struct connection *connection = &link->connection;
+	struct pipeline *pipeline = &link->pipeline;
 	uint64_t next_ms = UINT64_MAX;
-	bool waits = connection->state == CONNECTION_CONNECTING ||
-		     (connection->state != CONNECTION_CLOSED && connection->count);
+	bool waits = pipeline->state == PIPELINE_CONNECTING ||
+		     (pipeline->state != PIPELINE_CLOSED && pipeline->count);
 
 	if (waits && link->progress_ms + timeout_of(link) <= now_ms) {
 		server_fail(link->server, "does not answer", now_ms);
@@ -665,8 +665,8 @@ static uint64_t tick_link(struct link *link, uint64_t now_ms)
 		drop_late(link->server, queue_take(&link->waiting));
 	if (link->waiting.first)
 		next_ms = earlier(next_ms, link->waiting.first->deadline_ms);
-	for (unsigned i = 0; i < connection->count; i++) {
-		const struct flight *flight = connection_flight(connection, i);
+	for (unsigned i = 0; i < pipeline->count; i++) {
+		const struct flight *flight = pipeline_flight(pipeline, i);
 
 		if (flight->request && !flight->value)
 			next_ms = earlier(next_ms, flight->request->deadline_ms);
@@ -739,10 +739,10 @@ static void begin(struct server *server, uint64_t now_ms)
 
 uint64_t server_tick(struct server *server, uint64_t now_ms)
 {
-	const struct connection *reads = &server->links[LINK_READS].connection;
+	const struct pipeline *reads = &server->links[LINK_READS].pipeline;
 	uint64_t next_ms;
 
-	if (reads->state == CONNECTION_CLOSED && server->retry_ms <= now_ms)
+	if (reads->state == PIPELINE_CLOSED && server->retry_ms <= now_ms)
 		begin(server, now_ms);
 	if (server->lookup && server_state(server) == SERVER_NEW &&
 	    server->lookup_ms + server->engine->options.timeout_ms <= now_ms)
@@ -753,7 +753,7 @@ uint64_t server_tick(struct server *server, uint64_t now_ms)
 		server_fail(server, "is too slow", now_ms);
 		return now_ms;
 	}
-	if (reads->state == CONNECTION_CLOSED)
+	if (reads->state == PIPELINE_CLOSED)
 		next_ms = earlier(next_ms, server->lookup ? now_ms + LOOKUP_MS : server->retry_ms);
 	return next_ms;
 }
@@ -773,9 +773,9 @@ void server_drop_cancelled_locked(struct server *server)
 		engine_finish(server->engine, request, ENGINE_FAILED);
 	}
 	link->waiting.end = at;
-	for (unsigned i = 0; i < link->connection.count; i++) {
-		request = connection_flight(&link->connection, i)->request;
-		if (request && request->cancelled && connection_detach(&link->connection, request))
+	for (unsigned i = 0; i < link->pipeline.count; i++) {
+		request = pipeline_flight(&link->pipeline, i)->request;
+		if (request && request->cancelled && pipeline_detach(&link->pipeline, request))
 			engine_finish(server->engine, request, ENGINE_FAILED);
 	}
 }

@@ -9,8 +9,8 @@
 #include <netdb.h>
 
 #include "base/threads.h"
-#include "tier/connection.h"
 #include "tier/engine.h"
+#include "tier/pipeline.h"
 
 #define SERVERS_MAX 256
 #define PROBE_MS 1000	/* between attempts to reach a server that is down */
@@ -40,7 +40,7 @@ enum link_use { LINK_READS, LINK_WRITES, LINKS };
 
 struct link {
 	struct server *server;
-	struct connection connection;
+	struct pipeline pipeline;
 	struct request_queue waiting;
 	uint64_t progress_ms; /* when bytes came or went, or the first flight took off */
 	bool polled_out;      /* epoll tells when the socket can be written to */

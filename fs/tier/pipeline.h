@@ -7,16 +7,16 @@
  * The value of a GET goes straight to where it is wanted: the first bytes of a reply are received
  * into a small buffer, since only they tell what follows.
  */
-#ifndef SHADE_CONNECTION_H
-#define SHADE_CONNECTION_H
+#ifndef SHADE_PIPELINE_H
+#define SHADE_PIPELINE_H
 
 #include <sys/socket.h>
 
 #include "tier/engine.h"
 #include "tier/resp.h"
 
-#define CONNECTION_FLIGHTS 8
-#define CONNECTION_TEXT 640
+#define PIPELINE_FLIGHTS 8
+#define PIPELINE_TEXT 640
 
 enum verb {
 	VERB_GET,
@@ -34,18 +34,18 @@ struct flight {
 	bool extends; /* a GET that is sent as GETEX */
 	struct engine_request
 		*request; /* NULL: nobody wants the reply, or it is the server's own */
-	char text[CONNECTION_TEXT];
+	char text[PIPELINE_TEXT];
 	size_t text_size;
 	const struct engine_request *value; /* a SET: what follows the text */
 	size_t sent;
 	uint64_t sent_ms;
 };
 
-enum connection_state {
-	CONNECTION_CLOSED,
-	CONNECTION_CONNECTING,
-	CONNECTION_GREETING, /* authenticates */
-	CONNECTION_READY,
+enum pipeline_state {
+	PIPELINE_CLOSED,
+	PIPELINE_CONNECTING,
+	PIPELINE_GREETING, /* authenticates */
+	PIPELINE_READY,
 };
 
 /* Of the value that is received: what is still to come of each part. */
@@ -55,12 +55,12 @@ struct sink {
 	size_t head, body, skip, end;
 };
 
-struct connection {
-	enum connection_state state;
+struct pipeline {
+	enum pipeline_state state;
 	int fd;
 	bool wants_out; /* there is more to send than the socket takes */
 	uint64_t began_ms;
-	struct flight flights[CONNECTION_FLIGHTS];
+	struct flight flights[PIPELINE_FLIGHTS];
 	unsigned first, count;
 	unsigned unsent; /* how many of them, from the last on, are not sent whole */
 	char *in;	 /* what has come and is not understood yet */
@@ -77,39 +77,39 @@ struct reply {
 };
 
 /* 0 or a negative errno. */
-int connection_open(struct connection *connection, const struct sockaddr *address, socklen_t size,
-		    uint64_t now_ms);
+int pipeline_open(struct pipeline *pipeline, const struct sockaddr *address, socklen_t size,
+		  uint64_t now_ms);
 /* The socket can be written to: 0 if it is connected, else a negative errno. */
-int connection_check(struct connection *connection);
+int pipeline_check(struct pipeline *pipeline);
 /* What is under way is the caller's to take before. */
-void connection_close(struct connection *connection);
+void pipeline_close(struct pipeline *pipeline);
 /* Frees its memory. */
-void connection_free(struct connection *connection);
+void pipeline_free(struct pipeline *pipeline);
 
-static inline unsigned connection_room(const struct connection *connection)
+static inline unsigned pipeline_room(const struct pipeline *pipeline)
 {
-	return CONNECTION_FLIGHTS - connection->count;
+	return PIPELINE_FLIGHTS - pipeline->count;
 }
 
-static inline struct flight *connection_flight(struct connection *connection, unsigned i)
+static inline struct flight *pipeline_flight(struct pipeline *pipeline, unsigned i)
 {
-	return &connection->flights[(connection->first + i) % CONNECTION_FLIGHTS];
+	return &pipeline->flights[(pipeline->first + i) % PIPELINE_FLIGHTS];
 }
 
-/* Adds a flight, whose text the caller writes before connection_send(). There must be room. */
-struct flight *connection_add(struct connection *connection, enum verb verb,
-			      struct engine_request *request, uint64_t now_ms);
+/* Adds a flight, whose text the caller writes before pipeline_send(). There must be room. */
+struct flight *pipeline_add(struct pipeline *pipeline, enum verb verb,
+			    struct engine_request *request, uint64_t now_ms);
 /* 0 or a negative errno; see `wants_out`. */
-int connection_send(struct connection *connection);
+int pipeline_send(struct pipeline *pipeline);
 /* Receives what there is, and calls `replied` for each reply: the flight is no longer under way.
  * `replied` must neither add flights nor close the connection; a result other than 0 ends it all.
  * 0, that result, or a negative errno: -ECONNRESET if the server has closed it, -EPROTO if it does
  * not speak RESP. */
-typedef int connection_replied(void *context, struct connection *connection, struct flight *flight,
-			       const struct reply *reply);
-int connection_receive(struct connection *connection, connection_replied *replied, void *context);
+typedef int pipeline_replied(void *context, struct pipeline *pipeline, struct flight *flight,
+			     const struct reply *reply);
+int pipeline_receive(struct pipeline *pipeline, pipeline_replied *replied, void *context);
 /* Nobody wants the reply to this request any more. False: it is not under way here, or it is a SET,
  * whose value is still needed. */
-bool connection_detach(struct connection *connection, const struct engine_request *request);
+bool pipeline_detach(struct pipeline *pipeline, const struct engine_request *request);
 
 #endif
