@@ -32,6 +32,14 @@ void queue_add(struct request_queue *queue, struct engine_request *request)
 	queue->end = &request->next;
 }
 
+void queue_add_first(struct request_queue *queue, struct engine_request *request)
+{
+	request->next = queue->first;
+	queue->first = request;
+	if (!request->next)
+		queue->end = &request->next;
+}
+
 struct engine_request *queue_take(struct request_queue *queue)
 {
 	struct engine_request *request = queue->first;
@@ -339,9 +347,9 @@ static void drop_cancelled(struct engine *engine)
 }
 
 /* Returns when to come again. */
-static uint64_t tick(struct engine *engine, uint64_t now_ms)
+static uint64_t tick(struct engine *engine, uint64_t looked_ms)
 {
-	uint64_t next_ms = now_ms + SLEEP_MOST_MS;
+	uint64_t now_ms = clock_now_ms(), next_ms = now_ms + SLEEP_MOST_MS;
 
 	ask_map(engine, now_ms);
 	for (unsigned i = 0; i < SERVERS_MAX; i++) {
@@ -349,7 +357,7 @@ static uint64_t tick(struct engine *engine, uint64_t now_ms)
 
 		if (!server)
 			continue;
-		next_ms = earlier(next_ms, server_tick(server, now_ms));
+		next_ms = earlier(next_ms, server_tick(server, looked_ms));
 		server_pump(server, now_ms);
 	}
 	if (engine->options.tick && engine->tick_ms <= now_ms)
@@ -384,7 +392,9 @@ static void handle_event(struct engine *engine, const struct epoll_event *event,
 	(void)got;
 }
 
-static void wait_for_events(struct engine *engine, uint64_t until_ms)
+/* Returns when it was looked at what has come. Who has not answered by then is late, and nobody is
+ * because this thread was busy with other things meanwhile. */
+static uint64_t wait_for_events(struct engine *engine, uint64_t until_ms)
 {
 	struct epoll_event events[EVENTS];
 	uint64_t now_ms = clock_now_ms();
@@ -397,6 +407,7 @@ static void wait_for_events(struct engine *engine, uint64_t until_ms)
 	now_ms = clock_now_ms();
 	for (int i = 0; i < count; i++)
 		handle_event(engine, &events[i], now_ms);
+	return now_ms;
 }
 
 static void end_all(struct engine *engine)
@@ -415,15 +426,16 @@ static void end_all(struct engine *engine)
 static void serve(void *argument)
 {
 	struct engine *engine = argument;
+	uint64_t looked_ms = clock_now_ms();
 
 	while (take_incoming(engine, clock_now_ms())) {
 		uint64_t next_ms;
 
 		drop_cancelled(engine);
-		next_ms = tick(engine, clock_now_ms());
+		next_ms = tick(engine, looked_ms);
 		remove_unused(engine);
 		answer_finished(engine);
-		wait_for_events(engine, next_ms);
+		looked_ms = wait_for_events(engine, next_ms);
 		answer_finished(engine);
 	}
 	end_all(engine);

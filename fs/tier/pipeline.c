@@ -382,6 +382,8 @@ int pipeline_receive(struct pipeline *pipeline, pipeline_replied *replied, void 
 		got = receive_some(pipeline);
 		if (!got)
 			return -ECONNRESET;
+		if (got > 0)
+			pipeline->received += (uint64_t)got;
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)

@@ -65,6 +65,7 @@ struct pipeline {
 	unsigned unsent; /* how many of them, from the last on, are not sent whole */
 	char *in;	 /* what has come and is not understood yet */
 	size_t in_room, in_size;
+	uint64_t received; /* bytes */
 	struct sink sink;
 };
 

@@ -15,6 +15,7 @@
 #define LATE_MOST 3	   /* requests in a row */
 #define QUIET_MS 10000	   /* between two lines of the log on one server */
 #define LOOKUP_MS 50	   /* between looks whether a name is resolved */
+#define PLAIN_MS 60000	   /* after GETEX was refused */
 #define PUTS_PAUSE_MS 1000 /* after a value was refused */
 #define WRITES_PATIENCE 4  /* nobody waits for values that are put: so many timeouts */
 
@@ -249,7 +250,7 @@ static void add_request(struct link *link, struct engine_request *request, uint6
 		add_words(link, VERB_ASKING, asking, 1, now_ms);
 	request->asking = false;
 	flight = pipeline_add(&link->pipeline, verbs[request->verb], request, now_ms);
-	flight->extends = request->verb == ENGINE_GET && !link->server->plain_get;
+	flight->extends = request->verb == ENGINE_GET && link->server->plain_until_ms <= now_ms;
 	out = begin_text(flight);
 	if (request->verb == ENGINE_GET)
 		write_get(&out, request, flight->extends);
@@ -383,6 +384,10 @@ void server_submit(struct server *server, struct engine_request *request, uint64
 	struct link *link = &server->links[request->verb == ENGINE_GET ? LINK_READS : LINK_WRITES];
 
 	if (accepts(server, request, now_ms)) {
+		if (request->redirections) {
+			queue_add_first(&link->waiting, request); /* it has waited before */
+			return;
+		}
 		request->deadline_ms = now_ms + timeout_of(link);
 		queue_add(&link->waiting, request);
 		return;
@@ -428,14 +433,17 @@ static bool is_unserved(const struct resp_head *error)
 	       memmem(error->text, error->text_size, "slot not served", 15);
 }
 
-/* Old servers do not know GETEX, and users may be forbidden to write. */
-static bool retry_plain(struct server *server, struct flight *flight, const struct resp_head *error)
+/* GETEX is a command that writes: old servers do not know it, and others may refuse it for the time
+ * being, or to this user, and answer a plain GET. */
+static bool retry_plain(struct server *server, struct flight *flight, const struct resp_head *error,
+			uint64_t now_ms)
 {
-	if (!flight->extends || !(resp_is_error(error, "ERR") || resp_is_error(error, "NOPERM")))
+	if (!flight->extends || resp_is_error(error, "TRYAGAIN") ||
+	    (concerns_all(flight, error) && !resp_is_error(error, "NOPERM")))
 		return false;
-	server->plain_get = true;
+	server->plain_until_ms = now_ms + PLAIN_MS;
 	if (flight->request)
-		queue_add(&server->links[LINK_READS].waiting, flight->request);
+		queue_add_first(&server->links[LINK_READS].waiting, flight->request);
 	return true;
 }
 
@@ -456,7 +464,7 @@ static int take_error(struct server *server, struct flight *flight, const struct
 	bool useless = concerns_all(flight, error) && !is_unserved(error);
 
 	if (engine_redirect(server->engine, server, request, error, now_ms) ||
-	    retry_plain(server, flight, error))
+	    retry_plain(server, flight, error, now_ms))
 		return 0;
 	if (!useless) /* else server_fail() counts it */
 		server_count_error(server);
@@ -593,10 +601,26 @@ static void connected(struct link *link, uint64_t now_ms)
 	send_link(link, now_ms);
 }
 
+/* Servers close connections that nobody has used for long, and before they are started again. */
+static bool may_begin_again(const struct link *link, uint64_t now_ms)
+{
+	return server_state(link->server) == SERVER_UP && server_is_idle(link->server) &&
+	       link->pipeline.began_ms + PROBE_MS <= now_ms;
+}
+
+static void begin_again(struct server *server, uint64_t now_ms)
+{
+	for (unsigned i = 0; i < LINKS; i++)
+		fail_link(&server->links[i]);
+	forget_addresses(server);
+	enter(server, SERVER_NEW);
+	server->retry_ms = now_ms;
+}
+
 void server_event(struct link *link, uint32_t events, uint64_t now_ms)
 {
 	struct pipeline *pipeline = &link->pipeline;
-	size_t left = pipeline->sink.body;
+	uint64_t received = pipeline->received;
 	int rc;
 
 	if (pipeline->state == PIPELINE_CLOSED)
@@ -616,10 +640,12 @@ void server_event(struct link *link, uint32_t events, uint64_t now_ms)
 	if (pipeline->state == PIPELINE_CLOSED || !(events & ~(uint32_t)EPOLLOUT))
 		return;
 	rc = pipeline_receive(pipeline, replied, link);
-	if (pipeline->sink.body != left)
+	if (pipeline->received != received)
 		link->progress_ms = now_ms;
 	if (rc == -EREMOTEIO)
 		server_fail(link->server, NULL, now_ms); /* set_why() was called */
+	else if (rc == -ECONNRESET && may_begin_again(link, now_ms))
+		begin_again(link->server, now_ms);
 	else if (rc)
 		fail_with(link->server, rc, now_ms);
 }
@@ -646,20 +672,31 @@ static void detach_late(struct link *link, uint64_t now_ms)
 	}
 }
 
+/* When it is clear that nothing comes any more. */
+static uint64_t hung_at_ms(const struct link *link)
+{
+	switch (link->pipeline.state) {
+	case PIPELINE_CLOSED:
+		return UINT64_MAX;
+	case PIPELINE_CONNECTING:
+	case PIPELINE_GREETING:
+		return link->pipeline.began_ms + timeout_of(link);
+	default:
+		return link->pipeline.count ? link->progress_ms + timeout_of(link) : UINT64_MAX;
+	}
+}
+
 /* Returns when to come again. */
 static uint64_t tick_link(struct link *link, uint64_t now_ms)
 {
 	struct pipeline *pipeline = &link->pipeline;
-	uint64_t next_ms = UINT64_MAX;
-	bool waits = pipeline->state == PIPELINE_CONNECTING ||
-		     (pipeline->state != PIPELINE_CLOSED && pipeline->count);
+	uint64_t next_ms;
 
-	if (waits && link->progress_ms + timeout_of(link) <= now_ms) {
+	if (hung_at_ms(link) <= now_ms) {
 		server_fail(link->server, "does not answer", now_ms);
 		return now_ms;
 	}
-	if (waits)
-		next_ms = link->progress_ms + timeout_of(link);
+	next_ms = hung_at_ms(link);
 	detach_late(link, now_ms);
 	while (link->waiting.first && link->waiting.first->deadline_ms <= now_ms)
 		drop_late(link->server, queue_take(&link->waiting));

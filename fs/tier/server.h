@@ -24,7 +24,7 @@
  *
  *          greeted            answers a request          fails
  * NEW      UP                                            DOWN
- * UP                                                     DOWN
+ * UP                                                     DOWN, or NEW if nothing waits
  * DOWN     TRIAL                                         DOWN, for another second
  * TRIAL                       UP                         DOWN
  */
@@ -52,8 +52,8 @@ struct server {
 	struct slots_address address;
 	char name[SLOTS_HOST_MAX + 16];
 	bool is_seed;
-	bool is_mapped; /* it has slots */
-	bool plain_get; /* it does not know GETEX */
+	bool is_mapped;		 /* it has slots */
+	uint64_t plain_until_ms; /* it has refused GETEX */
 	struct link links[LINKS];
 	uint64_t retry_ms;	       /* DOWN: when the next attempt is */
 	uint64_t puts_from_ms;	       /* it has refused a value: nothing is put before this */
@@ -97,6 +97,7 @@ struct engine {
 
 void queue_init(struct request_queue *queue);
 void queue_add(struct request_queue *queue, struct engine_request *request);
+void queue_add_first(struct request_queue *queue, struct engine_request *request);
 struct engine_request *queue_take(struct request_queue *queue);
 
 static inline uint64_t earlier(uint64_t a, uint64_t b)
