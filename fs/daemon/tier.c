@@ -133,6 +133,8 @@ void tier_complete(struct tier_settings *settings, const char *volume)
 	if (!settings->volume)
 		give_up("option tier needs volume=NAME, which all nodes call the source");
 	complete_password(settings);
+	if (settings->url.user && !settings->url.password)
+		give_up("option tier has a user and no password; see tier_password");
 	if (!settings->key_file)
 		return;
 	settings->secret = read_secret("tier_key", settings->key_file, &settings->secret_size);

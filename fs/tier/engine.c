@@ -448,6 +448,8 @@ static void free_engine(struct engine *engine)
 	for (unsigned i = 0; i < SERVERS_MAX; i++)
 		if (engine->servers[i])
 			server_destroy(engine->servers[i]);
+	if (engine->resolver)
+		resolver_destroy(engine->resolver);
 	if (engine->epoll >= 0)
 		close(engine->epoll);
 	if (engine->wake >= 0)
@@ -494,6 +496,9 @@ static int begin(struct engine *engine)
 		rc = add_seeds(engine);
 	if (rc)
 		return rc;
+	engine->resolver = resolver_create();
+	if (!engine->resolver)
+		return -ENOMEM;
 	engine->options.user = engine->options.password = NULL;
 	engine->epoll = epoll_create1(EPOLL_CLOEXEC);
 	engine->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);

@@ -204,6 +204,7 @@ static size_t feed(struct pipeline *pipeline, const char *data, size_t size)
 	size_t head = least(sink->head, size), body = least(sink->body, size - head);
 	size_t skip = least(sink->skip, size - head - body);
 	size_t end = least(sink->end, size - head - body - skip);
+	const char *tail = data + head + body + skip;
 
 	if (request && head)
 		memcpy(request->head + VALUE_HEAD - sink->head, data, head);
@@ -212,6 +213,8 @@ static size_t feed(struct pipeline *pipeline, const char *data, size_t size)
 	sink->head -= head;
 	sink->body -= body;
 	sink->skip -= skip;
+	for (size_t i = 0; i < end; i++)
+		sink->torn |= tail[i] != "\r\n"[2 - sink->end + i];
 	sink->end -= end;
 	return head + body + skip + end;
 }
@@ -330,6 +333,8 @@ static int understand(struct pipeline *pipeline, pipeline_replied *replied, void
 	while (rc > 0) {
 		if (pipeline->sink.active) {
 			drop_input(pipeline, feed(pipeline, pipeline->in, pipeline->in_size));
+			if (pipeline->sink.torn)
+				return -EPROTO;
 			if (pipeline->sink.end)
 				return 0;
 			rc = finish_value(pipeline, replied, context);

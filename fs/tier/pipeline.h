@@ -52,6 +52,7 @@ enum pipeline_state {
 struct sink {
 	bool active;
 	bool misfit; /* it has another length than is wanted, and is skipped */
+	bool torn;   /* it does not end as it must */
 	size_t head, body, skip, end;
 };
 

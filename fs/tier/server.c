@@ -11,6 +11,7 @@
 #include <sys/epoll.h>
 
 #include "base/log.h"
+#include "tier/command.h"
 
 #define LATE_MOST 3	   /* requests in a row */
 #define QUIET_MS 10000	   /* between two lines of the log on one server */
@@ -113,17 +114,13 @@ static void forget_addresses(struct server *server)
 	server->found = server->address_next = NULL;
 }
 
-/* A name that is still being resolved cannot be given up: its memory is left to that. */
 void server_destroy(struct server *server)
 {
 	for (unsigned i = 0; i < LINKS; i++)
 		pipeline_free(&server->links[i].pipeline);
 	forget_addresses(server);
-	if (server->lookup && gai_error(server->lookup) != EAI_INPROGRESS) {
-		if (server->lookup->ar_result)
-			freeaddrinfo(server->lookup->ar_result);
-		free(server->lookup);
-	}
+	if (server->lookup)
+		resolver_forget(server->engine->resolver, server->lookup);
 	free(server);
 }
 
@@ -171,96 +168,6 @@ static void fail_with(struct server *server, int rc, uint64_t now_ms)
 	server_fail(server, rc == -ECONNRESET ? "connection lost" : strerror(-rc), now_ms);
 }
 
-/* --- commands ----------------------------------------------------------------------------------*/
-
-static void end_text(struct flight *flight, const struct resp_out *out)
-{
-	assert(out->size <= out->room);
-	flight->text_size = out->size;
-}
-
-static struct resp_out begin_text(struct flight *flight)
-{
-	return (struct resp_out){ flight->text, sizeof(flight->text), 0 };
-}
-
-static void add_words(struct link *link, enum verb verb, const char *const *words, unsigned count_,
-		      uint64_t now_ms)
-{
-	struct flight *flight = pipeline_add(&link->pipeline, verb, NULL, now_ms);
-	struct resp_out out = begin_text(flight);
-
-	resp_begin(&out, count_);
-	for (unsigned i = 0; i < count_; i++)
-		resp_string(&out, words[i]);
-	end_text(flight, &out);
-}
-
-static void add_auth(struct link *link, uint64_t now_ms)
-{
-	const struct engine *engine = link->server->engine;
-	const char *with_user[] = { "AUTH", engine->user, engine->password };
-	const char *without[] = { "AUTH", engine->password };
-
-	if (engine->user)
-		add_words(link, VERB_AUTH, with_user, 3, now_ms);
-	else
-		add_words(link, VERB_AUTH, without, 2, now_ms);
-}
-
-static void write_get(struct resp_out *out, const struct engine_request *request, bool extends)
-{
-	resp_begin(out, extends ? 4 : 2);
-	resp_string(out, extends ? "GETEX" : "GET");
-	resp_word(out, request->key, request->key_size);
-	if (extends) {
-		resp_string(out, "EX");
-		resp_number(out, request->ttl);
-	}
-}
-
-/* The value comes last, so that it can be sent from where it is. */
-static void write_set(struct resp_out *out, const struct engine_request *request)
-{
-	resp_begin(out, 4);
-	resp_string(out, "SETEX");
-	resp_word(out, request->key, request->key_size);
-	resp_number(out, request->ttl);
-	resp_word_head(out, VALUE_HEAD + request->body_size);
-}
-
-static void write_expire(struct resp_out *out, const struct engine_request *request)
-{
-	resp_begin(out, 3);
-	resp_string(out, "EXPIRE");
-	resp_word(out, request->key, request->key_size);
-	resp_number(out, request->ttl);
-}
-
-static void add_request(struct link *link, struct engine_request *request, uint64_t now_ms)
-{
-	static const enum verb verbs[] = {
-		[ENGINE_GET] = VERB_GET, [ENGINE_SET] = VERB_SET, [ENGINE_EXPIRE] = VERB_EXPIRE
-	};
-	static const char *const asking[] = { "ASKING" };
-	struct flight *flight;
-	struct resp_out out;
-
-	if (request->asking)
-		add_words(link, VERB_ASKING, asking, 1, now_ms);
-	request->asking = false;
-	flight = pipeline_add(&link->pipeline, verbs[request->verb], request, now_ms);
-	flight->extends = request->verb == ENGINE_GET && link->server->plain_until_ms <= now_ms;
-	out = begin_text(flight);
-	if (request->verb == ENGINE_GET)
-		write_get(&out, request, flight->extends);
-	else if (request->verb == ENGINE_SET)
-		write_set(&out, request);
-	else
-		write_expire(&out, request);
-	end_text(flight, &out);
-}
-
 /* --- sending -----------------------------------------------------------------------------------*/
 
 static void poll_link(struct link *link)
@@ -299,12 +206,31 @@ static bool prepare(struct engine_request *request)
 	return !rc;
 }
 
+static unsigned count_puts(struct link *link)
+{
+	unsigned puts = 0;
+
+	for (unsigned i = 0; i < link->pipeline.count; i++)
+		puts += pipeline_flight(&link->pipeline, i)->verb == VERB_SET;
+	return puts;
+}
+
+/* While somebody waits for values of this server, it gets one at a time to keep. */
+static bool must_yield(struct link *link, const struct engine_request *request)
+{
+	const struct link *reads = &link->server->links[LINK_READS];
+
+	return request->verb == ENGINE_SET && (reads->pipeline.count || reads->waiting.first) &&
+	       count_puts(link);
+}
+
 static void fill_link(struct link *link, uint64_t now_ms)
 {
 	struct engine_request *request;
 
 	while ((request = link->waiting.first)) {
-		if (pipeline_room(&link->pipeline) < 1u + request->asking)
+		if (pipeline_room(&link->pipeline) < 1u + request->asking ||
+		    must_yield(link, request))
 			return;
 		queue_take(&link->waiting);
 		if (!prepare(request)) {
@@ -313,7 +239,8 @@ static void fill_link(struct link *link, uint64_t now_ms)
 		}
 		if (!link->pipeline.count)
 			link->progress_ms = now_ms;
-		add_request(link, request, now_ms);
+		command_request(&link->pipeline, request, link->server->plain_until_ms <= now_ms,
+				now_ms);
 	}
 }
 
@@ -399,14 +326,13 @@ void server_submit(struct server *server, struct engine_request *request, uint64
 
 bool server_ask_map(struct server *server, uint64_t now_ms)
 {
-	static const char *const words[] = { "CLUSTER", "SLOTS" };
 	struct link *link = &server->links[LINK_READS];
 
 	if (link->pipeline.state != PIPELINE_READY || !pipeline_room(&link->pipeline))
 		return false;
 	if (!link->pipeline.count)
 		link->progress_ms = now_ms;
-	add_words(link, VERB_CLUSTER_SLOTS, words, 2, now_ms);
+	command_cluster_slots(&link->pipeline, now_ms);
 	if (!link->pipeline.wants_out)
 		send_link(link, now_ms);
 	return true;
@@ -591,12 +517,12 @@ static void connect_failed(struct server *server, int rc, uint64_t now_ms)
 
 static void connected(struct link *link, uint64_t now_ms)
 {
-	static const char *const ping[] = { "PING" };
+	const struct engine *engine = link->server->engine;
 
 	link->pipeline.state = PIPELINE_GREETING;
-	if (link->server->engine->password)
-		add_auth(link, now_ms);
-	add_words(link, VERB_PING, ping, 1, now_ms);
+	if (engine->password)
+		command_auth(&link->pipeline, engine->user, engine->password, now_ms);
+	command_ping(&link->pipeline, now_ms);
 	link->progress_ms = now_ms;
 	send_link(link, now_ms);
 }
@@ -714,60 +640,32 @@ static uint64_t tick_link(struct link *link, uint64_t now_ms)
 /* Begins to resolve the name. Numbers need no asking. */
 static void look_up(struct server *server, uint64_t now_ms)
 {
-	struct {
-		struct gaicb request;
-		struct addrinfo hints;
-		char port[8];
-		char host[SLOTS_HOST_MAX + 1];
-	} *lookup = calloc(1, sizeof(*lookup));
-	struct gaicb *list[1] = { lookup ? &lookup->request : NULL };
-
-	if (!lookup) {
-		fail_with(server, -ENOMEM, now_ms);
+	server->found = resolver_numeric(&server->address);
+	if (server->found)
 		return;
-	}
-	lookup->hints = (struct addrinfo){ .ai_socktype = SOCK_STREAM };
-	snprintf(lookup->port, sizeof(lookup->port), "%u", server->address.port);
-	strcpy(lookup->host, server->address.host);
-	lookup->hints.ai_flags = AI_NUMERICHOST;
-	if (!getaddrinfo(lookup->host, lookup->port, &lookup->hints, &server->found)) {
-		free(lookup);
-		return;
-	}
-	lookup->hints.ai_flags = 0;
-	lookup->request = (struct gaicb){ .ar_name = lookup->host,
-					  .ar_service = lookup->port,
-					  .ar_request = &lookup->hints };
-	server->lookup = &lookup->request;
+	server->lookup = resolver_ask(server->engine->resolver, &server->address);
 	server->lookup_ms = now_ms;
-	if (getaddrinfo_a(GAI_NOWAIT, list, 1, NULL)) {
-		free(lookup);
-		server->lookup = NULL;
-		server_fail(server, "its name cannot be resolved", now_ms);
-	}
+	if (!server->lookup)
+		fail_with(server, -ENOMEM, now_ms);
 }
 
-/* True: there are addresses. */
-static bool take_lookup(struct server *server, uint64_t now_ms)
+static void take_lookup(struct server *server, uint64_t now_ms)
 {
-	int rc = gai_error(server->lookup);
+	int rc;
 
-	if (rc == EAI_INPROGRESS)
-		return false;
-	server->found = rc ? NULL : server->lookup->ar_result;
-	free(server->lookup);
+	if (!resolver_take(server->engine->resolver, server->lookup, &rc, &server->found))
+		return;
 	server->lookup = NULL;
 	if (rc)
 		server_fail(server, gai_strerror(rc), now_ms);
-	return server->found;
 }
 
 static void begin(struct server *server, uint64_t now_ms)
 {
 	if (!server->found && !server->lookup)
 		look_up(server, now_ms);
-	if (server->lookup && !take_lookup(server, now_ms))
-		return;
+	if (server->lookup)
+		take_lookup(server, now_ms);
 	if (!server->found)
 		return;
 	server->address_next = server->found->ai_next;

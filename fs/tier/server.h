@@ -11,6 +11,7 @@
 #include "base/threads.h"
 #include "tier/engine.h"
 #include "tier/pipeline.h"
+#include "tier/resolver.h"
 
 #define SERVERS_MAX 256
 #define PROBE_MS 1000	/* between attempts to reach a server that is down */
@@ -58,7 +59,7 @@ struct server {
 	uint64_t retry_ms;	       /* DOWN: when the next attempt is */
 	uint64_t puts_from_ms;	       /* it has refused a value: nothing is put before this */
 	unsigned late;		       /* requests in a row that took too long */
-	struct gaicb *lookup;	       /* the name is being resolved */
+	struct lookup *lookup;	       /* the name is being resolved */
 	uint64_t lookup_ms;	       /* since then */
 	struct addrinfo *found;	       /* to be freed */
 	struct addrinfo *address_next; /* of `found` */
@@ -73,7 +74,8 @@ struct engine {
 	struct engine_options options;
 	char *user, *password; /* or NULL */
 	struct thread thread;
-	int epoll, wake;		     /* descriptors */
+	int epoll, wake; /* descriptors */
+	struct resolver *resolver;
 	struct server *servers[SERVERS_MAX]; /* lock, to change it */
 	uint8_t states[SERVERS_MAX];	     /* atomic: enum server_state */
 	int16_t map[SLOTS];		     /* atomic: an index of servers; -1: none */

@@ -64,17 +64,20 @@ static int parse_user(const char *text, const char *end, struct url *url, const 
 {
 	const char *colon = memchr(text, ':', (size_t)(end - text));
 
-	*why = "has no password: it is redis://USER:PASSWORD@HOST:PORT";
-	if (!colon || colon + 1 == end)
+	const char *end_of_name = colon ? colon : end;
+
+	*why = "has an empty user or password";
+	if ((colon && colon + 1 == end) || end == text)
 		return -EINVAL;
 	*why = NULL;
-	url->password = decode(colon + 1, (size_t)(end - colon - 1), why);
-	if (url->password && colon > text)
-		url->user = decode(text, (size_t)(colon - text), why);
-	if (!url->password || (colon > text && !url->user))
+	if (colon)
+		url->password = decode(colon + 1, (size_t)(end - colon - 1), why);
+	if (!*why && end_of_name > text)
+		url->user = decode(text, (size_t)(end_of_name - text), why);
+	if ((colon && !url->password) || (end_of_name > text && !url->user))
 		return *why ? -EINVAL : -ENOMEM;
 	*why = "has too long a user or password";
-	if (strlen(url->password) > ENGINE_PASSWORD_MAX ||
+	if ((url->password && strlen(url->password) > ENGINE_PASSWORD_MAX) ||
 	    (url->user && strlen(url->user) > ENGINE_USER_MAX))
 		return -EINVAL;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* redis://[USER:PASSWORD@]HOST:PORT[,HOST:PORT...], as the option tier= has it. */
+/* redis://[USER[:PASSWORD]@]HOST:PORT[,HOST:PORT...], as the option tier= has it. */
 #ifndef SHADE_TIER_URL_H
 #define SHADE_TIER_URL_H
 

@@ -236,6 +236,9 @@ Test(url, right)
 	cr_assert_eq(url_parse("redis://me:a%2Cb%40c:d@h:1", &url, &why), 0);
 	cr_assert(!strcmp(url.user, "me") && !strcmp(url.password, "a,b@c:d"));
 	url_free(&url);
+	cr_assert_eq(url_parse("redis://me@h:1", &url, &why), 0);
+	cr_assert(!strcmp(url.user, "me") && !url.password && url.seed_count == 1);
+	url_free(&url);
 	cr_assert_eq(url_parse("redis://:p@ss@h:1", &url, &why), 0);
 	cr_assert(!url.user && !strcmp(url.password, "p@ss") && url.seed_count == 1);
 	url_free(&url);
@@ -250,7 +253,7 @@ Test(url, wrong)
 				"redis://h",
 				"redis://h:1,",
 				"redis://h:1/0",
-				"redis://user@h:1",
+				"redis://@h:1",
 				"redis://user:@h:1",
 				"redis://u:%zz@h:1",
 				"redis://u:%00@h:1",
