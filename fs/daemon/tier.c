@@ -195,6 +195,15 @@ static void print_figure(FILE *out, bool metrics, const char *name, uint64_t val
 		fprintf(out, "%s %" PRIu64 "\n", name, value);
 }
 
+/* Whole microseconds: more would be noise. */
+static void print_time(FILE *out, bool metrics, const char *name, double us)
+{
+	if (metrics)
+		fprintf(out, "# TYPE shadefs_%s gauge\nshadefs_%s %.0f\n", name, name, us);
+	else
+		fprintf(out, "%s %.0f\n", name, us);
+}
+
 static void print_servers(FILE *out, const struct tier_stats *stats)
 {
 	for (unsigned i = 0; i < stats->server_count; i++) {
@@ -246,6 +255,9 @@ void tier_print(struct store *store, FILE *out, bool metrics)
 	print_figure(out, metrics, "tier_errors", stats->errors);
 	print_figure(out, metrics, "tier_fallbacks", stats->fallbacks);
 	print_figure(out, metrics, "tier_ratings", stats->ratings);
+	print_time(out, metrics, "tier_hit_us", stats->hit_us);
+	print_time(out, metrics, "tier_miss_us", stats->miss_us);
+	print_time(out, metrics, "tier_source_us", stats->source_us);
 	if (metrics)
 		print_server_metrics(out, stats);
 	else

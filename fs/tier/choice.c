@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#define MEMORY 16 /* how many measurements a mean is mostly made of */
+#define MEMORY 8 /* how many measurements a mean is mostly made of */
 
 static struct choice_class *class_of(struct choice *choice, uint64_t size)
 {
@@ -23,13 +23,16 @@ void choice_presence(struct choice *choice, bool present)
 	if (!choice->asked)
 		choice->hit_rate = present;
 	else
-		choice->hit_rate += (present - choice->hit_rate) / (MEMORY * 4);
+		choice->hit_rate += (present - choice->hit_rate) / (MEMORY * 8);
 	choice->asked = true;
 }
 
 void choice_hit(struct choice *choice, uint64_t size, double us)
 {
-	add(&class_of(choice, size)->hit_us, us);
+	struct choice_class *class = class_of(choice, size);
+
+	add(&class->hit_us, us);
+	class->tier_ms = choice->now_ms;
 	choice_presence(choice, true);
 }
 
@@ -41,7 +44,10 @@ void choice_miss(struct choice *choice, double us)
 
 void choice_source(struct choice *choice, uint64_t size, double us)
 {
-	add(&class_of(choice, size)->source_us, us);
+	struct choice_class *class = class_of(choice, size);
+
+	add(&class->source_us, us);
+	class->source_ms = choice->now_ms;
 }
 
 double choice_expect_tier(const struct choice *choice, uint64_t size)
@@ -64,10 +70,19 @@ static bool is_sooner(const struct choice *choice, uint64_t size)
 	return choice_expect_tier(choice, size) <= class->source_us;
 }
 
-bool choice_prefers_tier(struct choice *choice, uint64_t size)
+bool choice_prefers_tier(struct choice *choice, uint64_t size, uint64_t now_ms)
 {
+	struct choice_class *class = class_of(choice, size);
 	bool sooner = is_sooner(choice, size);
+	uint64_t other_ms = sooner ? class->source_ms : class->tier_ms;
+	bool probes = ++choice->turn % CHOICE_PROBE == 0 || now_ms - other_ms >= CHOICE_PROBE_MS;
+	bool tier = probes ? !sooner : sooner;
 
-	choice->turn++;
-	return choice->turn % CHOICE_PROBE ? sooner : !sooner;
+	choice->now_ms = now_ms;
+	choice->last = class;
+	if (tier)
+		class->tier_ms = now_ms;
+	else
+		class->source_ms = now_ms;
+	return tier;
 }

@@ -5,8 +5,9 @@
  * and the source's after it.
  *
  * Times are running means of what was measured, by size: files of one class are at most twice as
- * large as others. Now and then the other one is asked, or what was measured once would hold for
- * ever. Pure: times are arguments.
+ * large as others. One of CHOICE_PROBE goes the other way, and so does one if nobody has been that
+ * way for CHOICE_PROBE_MS, or what was measured once would hold for ever. Pure: times are
+ * arguments.
  */
 #ifndef SHADE_CHOICE_H
 #define SHADE_CHOICE_H
@@ -16,9 +17,11 @@
 
 #define CHOICE_CLASSES 25 /* from 1 byte to 16 MB */
 #define CHOICE_PROBE 32	  /* one of so many goes the other way */
+#define CHOICE_PROBE_MS 100
 
 struct choice_class {
-	double hit_us, source_us; /* 0: never measured */
+	double hit_us, source_us;    /* 0: never measured */
+	uint64_t tier_ms, source_ms; /* when they were last asked */
 };
 
 struct choice {
@@ -27,6 +30,8 @@ struct choice {
 	double hit_rate; /* of those asked for, 0 to 1 */
 	bool asked;	 /* hit_rate means something */
 	unsigned turn;
+	uint64_t now_ms;	   /* of the last decision */
+	struct choice_class *last; /* what it was about; NULL: there was none */
 };
 
 /* What has been measured of a file of this many bytes. */
@@ -39,6 +44,6 @@ void choice_presence(struct choice *choice, bool present);
 /* What to expect, for those who want to know. */
 double choice_expect_tier(const struct choice *choice, uint64_t size);
 /* Whether the tier is to be asked first. Counts turns. */
-bool choice_prefers_tier(struct choice *choice, uint64_t size);
+bool choice_prefers_tier(struct choice *choice, uint64_t size, uint64_t now_ms);
 
 #endif

@@ -305,7 +305,7 @@ static bool prefers_tier(struct op *op)
 	if (!op->read->awaited)
 		return true;
 	lock_acquire(&tier->lock);
-	prefers = choice_prefers_tier(&tier->choice, op->read->size);
+	prefers = choice_prefers_tier(&tier->choice, op->read->size, clock_now_ms());
 	lock_release(&tier->lock);
 	return prefers;
 }
@@ -522,9 +522,23 @@ static uint64_t get(const uint64_t *counter)
 	return __atomic_load_n(counter, __ATOMIC_RELAXED);
 }
 
+/* Of files as large as the last one that somebody waited for. */
+static void get_times(struct tier_store *tier, struct tier_stats *stats)
+{
+	const struct choice *choice = &tier->choice;
+
+	lock_acquire(&tier->lock);
+	stats->miss_us = choice->miss_us;
+	if (choice->last) {
+		stats->hit_us = choice->last->hit_us;
+		stats->source_us = choice->last->source_us;
+	}
+	lock_release(&tier->lock);
+}
+
 void store_tier_stats(struct store *store, struct tier_stats *stats)
 {
-	const struct tier_store *tier = tier_of(store);
+	struct tier_store *tier = tier_of(store);
 
 	assert(store->ops == &tier_ops);
 	*stats = (struct tier_stats){ .hits = get(&tier->hits),
@@ -534,6 +548,7 @@ void store_tier_stats(struct store *store, struct tier_stats *stats)
 				      .errors = get(&tier->errors) + engine_errors(tier->engine),
 				      .fallbacks = get(&tier->fallbacks),
 				      .ratings = tier_ratings_count(tier->ratings) };
+	get_times(tier, stats);
 	stats->server_count = engine_stats(tier->engine, stats->servers, TIER_SERVERS_SHOWN);
 	if (stats->server_count > TIER_SERVERS_SHOWN)
 		stats->server_count = TIER_SERVERS_SHOWN;

@@ -37,6 +37,8 @@ struct tier_stats {
 	uint64_t errors;       /* of servers and of values */
 	uint64_t fallbacks;    /* reads that the source got although the tier might have had them */
 	uint64_t ratings;      /* times to live that were set anew */
+	/* What a hit, a miss and the source have taken lately; 0: not known. */
+	double hit_us, miss_us, source_us;
 	unsigned server_count;
 	struct engine_server_stats servers[TIER_SERVERS_SHOWN];
 };

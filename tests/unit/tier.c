@@ -398,7 +398,7 @@ static unsigned preferred(struct choice *choice, unsigned turns)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < turns; i++)
-		count += choice_prefers_tier(choice, SIZE);
+		count += choice_prefers_tier(choice, SIZE, 0);
 	return count;
 }
 
@@ -478,4 +478,24 @@ Test(choice, a_source_that_becomes_slow)
 	for (unsigned i = 0; i < 64; i++)
 		choice_source(&choice, SIZE, 600);
 	cr_assert_gt(preferred(&choice, 320), 300);
+}
+
+/* A few reads a second are too few for one of CHOICE_PROBE: then it goes by time. */
+Test(choice, slow_readers_probe_by_time)
+{
+	struct choice choice = { 0 };
+	unsigned count = 0;
+
+	choice_source(&choice, SIZE, 100);
+	choice_hit(&choice, SIZE, 5000);
+	for (unsigned i = 1; i <= CHOICE_PROBE - 1; i++) {
+		bool tier = choice_prefers_tier(&choice, SIZE, i * CHOICE_PROBE_MS / 4);
+
+		count += tier;
+		if (tier)
+			choice_hit(&choice, SIZE, 5000);
+		else
+			choice_source(&choice, SIZE, 100);
+	}
+	cr_assert(count >= CHOICE_PROBE / 4 - 2 && count <= CHOICE_PROBE / 4, "%u", count);
 }
