@@ -251,6 +251,7 @@ void tier_print(struct store *store, FILE *out, bool metrics)
 	print_figure(out, metrics, "tier_hits", stats->hits);
 	print_figure(out, metrics, "tier_misses", stats->misses);
 	print_figure(out, metrics, "tier_puts", stats->puts);
+	print_figure(out, metrics, "tier_puts_spared", stats->puts_spared);
 	print_figure(out, metrics, "tier_puts_dropped", stats->puts_dropped);
 	print_figure(out, metrics, "tier_errors", stats->errors);
 	print_figure(out, metrics, "tier_fallbacks", stats->fallbacks);

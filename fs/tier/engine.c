@@ -572,3 +572,8 @@ uint64_t engine_errors(const struct engine *engine)
 {
 	return __atomic_load_n(&engine->errors, __ATOMIC_RELAXED);
 }
+
+uint64_t engine_losses(const struct engine *engine)
+{
+	return __atomic_load_n(&engine->losses, __ATOMIC_RELAXED);
+}

@@ -93,6 +93,8 @@ struct engine_server_stats {
 /* Fills in up to `room` of them. Returns how many there are. */
 unsigned engine_stats(struct engine *engine, struct engine_server_stats *servers, unsigned room);
 
+/* How often a server was lost: what it had may be gone. */
+uint64_t engine_losses(const struct engine *engine);
 /* Of all servers there have been. */
 uint64_t engine_errors(const struct engine *engine);
 

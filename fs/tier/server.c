@@ -137,6 +137,8 @@ static void fail_link(struct link *link)
 	struct engine *engine = link->server->engine;
 	struct engine_request *request;
 
+	if (link->pipeline.state == PIPELINE_READY)
+		count(&engine->losses);
 	for (unsigned i = 0; i < link->pipeline.count; i++) {
 		request = pipeline_flight(&link->pipeline, i)->request;
 		if (request)

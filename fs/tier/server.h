@@ -81,6 +81,7 @@ struct engine {
 	int16_t map[SLOTS];		     /* atomic: an index of servers; -1: none */
 	bool has_map;			     /* atomic */
 	uint64_t errors;		     /* atomic: of all servers */
+	uint64_t losses;		     /* atomic: of connections that were in use */
 	bool refresh_wanted;
 	uint64_t refresh_ms; /* when it may be asked again */
 	unsigned asked_last; /* whom */

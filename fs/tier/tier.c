@@ -23,6 +23,7 @@
 #include "base/threads.h"
 #include "tier/choice.h"
 #include "tier/ratings.h"
+#include "tier/survival.h"
 
 struct tier_store {
 	struct store store;
@@ -33,11 +34,13 @@ struct tier_store {
 	char volume[VALUE_VOLUME_MAX + 1];
 
 	struct lock lock;
-	struct choice choice; /* lock */
-	uint64_t put_bytes;   /* lock: that wait */
+	struct choice choice;	  /* lock */
+	struct survival survival; /* lock */
+	uint64_t losses;	  /* lock: of the engine, when `survival` began */
+	uint64_t put_bytes;	  /* lock: that wait */
 
 	/* atomic */
-	uint64_t hits, misses, puts, puts_dropped, errors, fallbacks;
+	uint64_t hits, misses, puts, puts_spared, puts_dropped, errors, fallbacks;
 };
 
 enum op_state { OP_TIER, OP_SOURCE };
@@ -51,11 +54,14 @@ struct op {
 	bool cancelled;		       /* lock */
 	bool asked;		       /* the tier; `answer` is what it said */
 	enum engine_result answer;
+	uint64_t hash; /* of the key */
 	uint64_t began_ns;
 };
 
 struct put {
 	struct tier_store *tier;
+	float worth;
+	uint64_t hash; /* of the key */
 	struct engine_request request;
 };
 
@@ -67,6 +73,18 @@ static void count(uint64_t *counter)
 static struct tier_store *tier_of(struct store *store)
 {
 	return (struct tier_store *)store;
+}
+
+/* A server that was started again has nothing, whatever the worth. */
+static struct survival *survival_locked(struct tier_store *tier)
+{
+	uint64_t losses = engine_losses(tier->engine);
+
+	lock_assert_held(&tier->lock);
+	if (losses != tier->losses)
+		memset(&tier->survival, 0, sizeof(tier->survival));
+	tier->losses = losses;
+	return &tier->survival;
 }
 
 static double us_since(uint64_t began_ns)
@@ -98,8 +116,14 @@ static int seal_put(struct engine_request *request)
 static void on_put(struct engine_request *request, enum engine_result result)
 {
 	struct put *put = request->context;
+	struct tier_store *tier = put->tier;
 
-	count(result == ENGINE_YES ? &put->tier->puts : &put->tier->puts_dropped);
+	count(result == ENGINE_YES ? &tier->puts : &tier->puts_dropped);
+	if (result == ENGINE_YES) {
+		lock_acquire(&tier->lock);
+		survival_put(survival_locked(tier), put->hash, put->worth);
+		lock_release(&tier->lock);
+	}
 	end_put(put);
 }
 
@@ -116,17 +140,22 @@ static void on_presence(struct engine_request *request, enum engine_result resul
 {
 	struct put *put = request->context;
 	struct tier_store *tier = put->tier;
+	bool wanted = false;
 
 	if (result == ENGINE_YES || result == ENGINE_NO) {
 		lock_acquire(&tier->lock);
 		choice_presence(&tier->choice, result == ENGINE_YES);
+		survival_asked(survival_locked(tier), put->hash, result == ENGINE_YES);
+		wanted = survival_wants(survival_locked(tier), put->worth);
 		lock_release(&tier->lock);
 	}
-	if (result == ENGINE_NO) {
+	if (result == ENGINE_NO && wanted) {
 		submit_put(put);
 		return;
 	}
-	if (result != ENGINE_YES)
+	if (result == ENGINE_NO)
+		count(&tier->puts_spared);
+	else if (result != ENGINE_YES)
 		count(&tier->puts_dropped);
 	end_put(put);
 }
@@ -143,14 +172,29 @@ static bool reserve(struct tier_store *tier, size_t bytes)
 	return fits;
 }
 
+/* Before the file is copied, where the tier is known not to have it. */
+static bool is_wanted(struct tier_store *tier, float worth)
+{
+	bool wanted;
+
+	lock_acquire(&tier->lock);
+	wanted = survival_wants(survival_locked(tier), worth);
+	lock_release(&tier->lock);
+	if (!wanted)
+		count(&tier->puts_spared);
+	return wanted;
+}
+
 /* A copy of what the op has read. NULL: it is dropped. */
-static struct put *make_put(const struct op *op)
+static struct put *make_put(const struct op *op, bool known_absent)
 {
 	struct tier_store *tier = op->tier;
 	const struct engine_request *request = &op->request;
 	size_t size = op->read->size;
 	struct put *put;
 
+	if (known_absent && !is_wanted(tier, op->read->worth))
+		return NULL;
 	if (!engine_reaches(tier->engine, request->key, request->key_size) ||
 	    !reserve(tier, size)) {
 		count(&tier->puts_dropped);
@@ -168,6 +212,8 @@ static struct put *make_put(const struct op *op)
 		return NULL;
 	}
 	put->tier = tier;
+	put->worth = op->read->worth;
+	put->hash = op->hash;
 	memcpy(put->request.key, request->key, request->key_size);
 	put->request.key_size = request->key_size;
 	memcpy(put->request.body, op->read->buffer, size);
@@ -220,7 +266,7 @@ static void on_source(struct store_read *inner, int rc)
 		lock_release(&tier->lock);
 	}
 	if (whole && (!op->asked || known_absent))
-		put = make_put(op);
+		put = make_put(op, known_absent);
 	read->got = inner->got;
 	let_go(op);
 	free(op);
@@ -260,6 +306,8 @@ static void measure(struct op *op, enum engine_result result)
 		choice_hit(&tier->choice, op->read->size, us);
 	else
 		choice_miss(&tier->choice, us);
+	if (result == ENGINE_YES || result == ENGINE_NO)
+		survival_asked(survival_locked(tier), op->hash, result == ENGINE_YES);
 	lock_release(&tier->lock);
 }
 
@@ -329,6 +377,7 @@ static struct op *make_op(struct tier_store *tier, struct store_read *read)
 					 .from_source = read->from_source };
 	op->request.verb = ENGINE_GET;
 	op->request.key_size = value_key(tier->volume, read->expected, op->request.key);
+	op->hash = value_hash(op->request.key, op->request.key_size);
 	op->request.body = read->buffer;
 	op->request.body_size = read->size;
 	op->request.ttl = value_ttl(read->worth);
@@ -544,6 +593,7 @@ void store_tier_stats(struct store *store, struct tier_stats *stats)
 	*stats = (struct tier_stats){ .hits = get(&tier->hits),
 				      .misses = get(&tier->misses),
 				      .puts = get(&tier->puts),
+				      .puts_spared = get(&tier->puts_spared),
 				      .puts_dropped = get(&tier->puts_dropped),
 				      .errors = get(&tier->errors) + engine_errors(tier->engine),
 				      .fallbacks = get(&tier->fallbacks),

@@ -33,6 +33,7 @@ int store_tier_open(struct store **out, struct store *below, const struct tier_o
 struct tier_stats {
 	uint64_t hits, misses;
 	uint64_t puts;
+	uint64_t puts_spared;  /* such values have been evicted before anybody asked for them */
 	uint64_t puts_dropped; /* too much waited already, or nobody took them */
 	uint64_t errors;       /* of servers and of values */
 	uint64_t fallbacks;    /* reads that the source got although the tier might have had them */

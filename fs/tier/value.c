@@ -70,6 +70,11 @@ size_t value_key(const char *volume, const struct store_attr *attr, char key[VAL
 	return (size_t)size;
 }
 
+uint64_t value_hash(const char *key, size_t key_size)
+{
+	return XXH3_64bits(key, key_size);
+}
+
 uint32_t value_ttl(float worth)
 {
 	double share = worth > 0 ? (double)worth : 0; /* also if it is no number */

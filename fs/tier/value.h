@@ -41,6 +41,9 @@ bool value_has_key(const struct store_attr *attr);
 /* Returns the key's length; it is terminated, too. */
 size_t value_key(const char *volume, const struct store_attr *attr, char key[VALUE_KEY_MAX]);
 
+/* The same on all nodes. */
+uint64_t value_hash(const char *key, size_t key_size);
+
 /* What seals and checks values. One thread at a time. */
 struct value_seal;
 

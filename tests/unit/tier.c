@@ -11,6 +11,7 @@
 #include "tier/choice.h"
 #include "tier/resp.h"
 #include "tier/slots.h"
+#include "tier/survival.h"
 #include "tier/url.h"
 #include "tier/value.h"
 
@@ -498,4 +499,63 @@ Test(choice, slow_readers_probe_by_time)
 			choice_source(&choice, SIZE, 100);
 	}
 	cr_assert(count >= CHOICE_PROBE / 4 - 2 && count <= CHOICE_PROBE / 4, "%u", count);
+}
+
+/* --- what is worth putting ---------------------------------------------------------------------*/
+
+static uint64_t hash_of(uint64_t i)
+{
+	return (i + 1) * 0x9e3779b97f4a7c15u;
+}
+
+/* An epoch in which everything is asked for once, and put if it is not there: the engine keeps what
+ * is worth at least `kept`. Returns how many were put. */
+#define FILES 10000
+static unsigned epoch(struct survival *survival, bool *present, float kept)
+{
+	unsigned puts = 0;
+
+	for (unsigned i = 0; i < FILES; i++) {
+		float worth = (float)(i % 100) / 100;
+
+		survival_asked(survival, hash_of(i), present[i]);
+		if (present[i] || !survival_wants(survival, worth))
+			continue;
+		survival_put(survival, hash_of(i), worth);
+		present[i] = worth >= kept;
+		puts++;
+	}
+	return puts;
+}
+
+Test(survival, what_never_survives_is_seldom_put)
+{
+	struct survival *survival = calloc(1, sizeof(*survival));
+	bool *present = calloc(FILES, sizeof(*present));
+	unsigned puts;
+
+	cr_assert_eq(epoch(survival, present, 0.5f), FILES);
+	puts = epoch(survival, present, 0.5f);
+	cr_assert(puts >= FILES / 2 / SURVIVAL_TRIALS && puts < FILES / 4, "%u", puts);
+	puts = epoch(survival, present, 0.5f);
+	cr_assert(puts >= FILES / 2 / SURVIVAL_TRIALS && puts < FILES / 10, "%u", puts);
+	/* The engine has got more memory: what was tried is there, and soon everything is. */
+	for (unsigned i = 0; i < 6; i++)
+		(void)epoch(survival, present, 0);
+	cr_assert_eq(epoch(survival, present, 0), 0);
+	free(present);
+	free(survival);
+}
+
+Test(survival, what_survives_is_always_put)
+{
+	struct survival *survival = calloc(1, sizeof(*survival));
+	bool *present = calloc(FILES, sizeof(*present));
+
+	cr_assert_eq(epoch(survival, present, 0), FILES);
+	cr_assert_eq(epoch(survival, present, 0), 0);
+	cr_assert(survival_wants(survival, 0) && survival_wants(survival, 1));
+	cr_assert(survival_wants(survival, -1) && survival_wants(survival, NAN));
+	free(present);
+	free(survival);
 }
