@@ -394,7 +394,7 @@ static const struct row {
 	  "SECONDS",
 	  set_tier_timeout,
 	  show_tier_timeout,
-	  { "how long the tier may take to answer (default 0.25)" } },
+	  { "how long the tier may take to answer (default 0.5)" } },
 	{ "volume",
 	  "NAME",
 	  set_volume,
@@ -743,7 +743,7 @@ void options_parse(struct options *options, int argc, char **argv)
 				     .uid = geteuid(),
 				     .gid = getegid(),
 				     .log = LOG_WARNINGS,
-				     .tier.timeout_s = 0.25 };
+				     .tier.timeout_s = 0.5 };
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		print_help();
 		exit(0);

@@ -155,7 +155,7 @@ void engine_take_map(struct engine *engine, struct server *server, const struct 
 	if (!map)
 		return;
 	for (unsigned slot = 0; slot < SLOTS; slot++)
-		map[slot] = single ? (int16_t)server->index : -1;
+		map[slot] = (int16_t)(single ? (int)server->index : -1);
 	if (!single)
 		rc = reply->head.kind == RESP_ARRAY
 			     ? slots_parse_map(reply->walk, server->address.host, take_range,

@@ -586,16 +586,18 @@ static void drop_late(struct server *server, struct engine_request *request)
 	engine_finish(server->engine, request, ENGINE_FAILED);
 }
 
-/* The server answers others, but this takes too long. */
+/* The server answers others, but this takes too long. That is the server's fault only if the
+ * request has not spent its time in our own queue. */
 static void detach_late(struct link *link, uint64_t now_ms)
 {
 	for (unsigned i = 0; i < link->pipeline.count; i++) {
-		struct engine_request *request = pipeline_flight(&link->pipeline, i)->request;
+		const struct flight *flight = pipeline_flight(&link->pipeline, i);
+		struct engine_request *request = flight->request;
 
 		if (!request || request->deadline_ms > now_ms ||
 		    !pipeline_detach(&link->pipeline, request))
 			continue;
-		link->server->late++;
+		link->server->late += flight->sent_ms + timeout_of(link) * 3 / 4 <= now_ms;
 		drop_late(link->server, request);
 	}
 }

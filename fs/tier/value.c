@@ -101,8 +101,10 @@ struct value_seal {
 static void fill_head(enum kind kind, const char *key, size_t key_size, size_t size,
 		      unsigned char head[VALUE_HEAD])
 {
+	static const unsigned char magic[8] = { 's', 'h', 'a', 'd', 'e', 'f', 's', 1 };
+
 	memset(head, 0, VALUE_HEAD);
-	memcpy(head, "shadefs\1", 8);
+	memcpy(head, magic, sizeof(magic));
 	put64(head + 8, kind);
 	put64(head + 16, size);
 	put64(head + 24, XXH3_64bits(key, key_size));

@@ -391,7 +391,7 @@ Test(value, secrets)
 
 /* --- the choice --------------------------------------------------------------------------------*/
 
-#define SIZE 110000
+#define SIZE ((uint64_t)110000)
 
 /* How many of `turns` the tier is asked first. */
 static unsigned preferred(struct choice *choice, unsigned turns)
