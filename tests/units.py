@@ -73,6 +73,9 @@ def what_it_writes_for_a_server():
     expect('SOURCE="nfs://server/a%20b"\n' in read(f"{root}/etc/shadefs/data.conf"), "the URL is kept")
     dropin = read(f"{root}/etc/systemd/system/shadefs@data.service.d/50-shadefs.conf")
     expect("AF_INET6" in dropin and "CAP_NET_BIND_SERVICE" in dropin and "nfs:" not in dropin, dropin)
+    done = run("tier", make("server", "files"), point, "8G", "tier=redis://a:6379,b:6379", root=root)
+    dropin = read(f"{root}/etc/systemd/system/shadefs@tier.service.d/50-shadefs.conf")
+    expect("AF_INET6" in dropin and "CAP_NET_BIND_SERVICE" not in dropin, dropin)
     if shutil.which("systemd-escape"):
         done = run("--mount", "nfs://server/a%20b", point, "8G", root=root)
         expect(done.returncode == 0 and not done.stderr, f"nfs://: {done}")

@@ -31,12 +31,15 @@ struct control_hooks {
 	void (*catch_up)(void *context);
 	/* At least so many accesses were not told of. */
 	uint64_t (*accesses_lost)(void *context);
-	/* What the source counts. As store_get_counts(). */
-	unsigned (*source_counts)(void *context, struct store_count *counts, unsigned room);
 	/* Writes the lines of `stats`, or with `metrics` of `metrics`, that only the daemon knows.
 	 * NULL: there are none. */
 	void (*print_more)(void *context, FILE *out, bool metrics);
 };
+
+/* For print_more(): a figure as a line of `stats`, or as lines of `metrics`. `kind`: "counter" or
+ * "gauge". */
+void control_print_figure(FILE *out, bool metrics, const char *kind, const char *name,
+			  double value);
 
 struct control_options {
 	struct cache *cache;

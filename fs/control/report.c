@@ -16,23 +16,11 @@ struct figure {
 	double value;
 };
 
-#define FIGURES_MAX 64
+#define FIGURES_MAX 48
 
 static double coverage_of(const struct cache_stats *s, uint32_t samples)
 {
 	return samples ? (double)s->job.covered / samples : 0;
-}
-
-/* What the source counts, if it counts anything. */
-static unsigned collect_source(struct control *control, struct figure *figures)
-{
-	struct store_count counts[STORE_COUNTS_MAX];
-	unsigned count = control->options.hooks->source_counts(control->options.context, counts,
-							       STORE_COUNTS_MAX);
-
-	for (unsigned i = 0; i < count; i++)
-		figures[i] = (struct figure){ counts[i].name, "counter", (double)counts[i].value };
-	return count;
 }
 
 static unsigned collect(struct control *control, struct figure *figures, const char **policy)
@@ -88,8 +76,24 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	COUNTER("warm_refused_bytes", s.warm_refused_bytes);
 #undef GAUGE
 #undef COUNTER
-	assert(count + STORE_COUNTS_MAX <= FIGURES_MAX);
-	return count + collect_source(control, figures + count);
+	assert(count <= FIGURES_MAX);
+	return count;
+}
+
+void control_print_figure(FILE *out, bool metrics, const char *kind, const char *name, double value)
+{
+	if (metrics)
+		fprintf(out, "# TYPE shadefs_%s %s\nshadefs_%s%s %.15g\n", name, kind, name,
+			strcmp(kind, "counter") ? "" : "_total", value);
+	else
+		fprintf(out, "%s %.15g\n", name, value);
+}
+
+static void print_all(const struct figure *figures, unsigned count, FILE *out, bool metrics)
+{
+	for (unsigned i = 0; i < count; i++)
+		control_print_figure(out, metrics, figures[i].kind, figures[i].name,
+				     figures[i].value);
 }
 
 static void print_more(const struct control *control, FILE *out, bool metrics)
@@ -106,8 +110,7 @@ int report_stats(struct control *control, uint32_t job, FILE *out)
 
 	(void)job;
 	fprintf(out, "mode %s\npolicy %s\n", control->mode, policy);
-	for (unsigned i = 0; i < count; i++)
-		fprintf(out, "%s %.15g\n", figures[i].name, figures[i].value);
+	print_all(figures, count, out, false);
 	print_more(control, out, false);
 	return 0;
 }
@@ -121,10 +124,7 @@ int report_metrics(struct control *control, uint32_t job, FILE *out)
 	(void)job;
 	fprintf(out, "# TYPE shadefs info\nshadefs_info{policy=\"%s\",mode=\"%s\"} 1\n", policy,
 		control->mode);
-	for (unsigned i = 0; i < count; i++)
-		fprintf(out, "# TYPE shadefs_%s %s\nshadefs_%s%s %.15g\n", figures[i].name,
-			figures[i].kind, figures[i].name,
-			strcmp(figures[i].kind, "counter") ? "" : "_total", figures[i].value);
+	print_all(figures, count, out, true);
 	print_more(control, out, true);
 	fputs("# EOF\n", out);
 	return 0;

@@ -258,15 +258,16 @@ static uint64_t accesses_lost(void *context)
 	return daemon->overlay ? overlay_accesses_lost(daemon->overlay) : 0;
 }
 
-static unsigned source_counts(void *context, struct store_count *counts, unsigned room)
-{
-	return store_get_counts(((struct daemon *)context)->store, counts, room);
-}
-
+/* What the source counts, and the tier. */
 static void print_more(void *context, FILE *out, bool metrics)
 {
 	const struct daemon *daemon = context;
+	struct store_count counts[STORE_COUNTS_MAX];
+	unsigned count = store_get_counts(daemon->store, counts, STORE_COUNTS_MAX);
 
+	for (unsigned i = 0; i < count; i++)
+		control_print_figure(out, metrics, "counter", counts[i].name,
+				     (double)counts[i].value);
 	if (daemon->options.tier.url.seed_count)
 		tier_print(daemon->store, out, metrics);
 }
@@ -278,7 +279,6 @@ static int create_control(struct daemon *daemon)
 						    .rescan = rescan,
 						    .catch_up = catch_up,
 						    .accesses_lost = accesses_lost,
-						    .source_counts = source_counts,
 						    .print_more = print_more };
 	struct control_options options = { .cache = daemon->cache,
 					   .hooks = &hooks,

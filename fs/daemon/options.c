@@ -35,62 +35,6 @@ static int parse_size(const char *text, uint64_t whole, uint64_t *bytes)
 	return *bytes ? 0 : -EINVAL;
 }
 
-/* The number in a file, or UINT64_MAX. */
-static uint64_t read_limit(const char *path)
-{
-	unsigned long long value = UINT64_MAX;
-	FILE *file = fopen(path, "r");
-
-	if (!file)
-		return UINT64_MAX;
-	if (fscanf(file, "%llu", &value) != 1)
-		value = UINT64_MAX; /* "max" */
-	fclose(file);
-	return value;
-}
-
-/* The least limit of the cgroup that this process is in, and of its parents. Version 2 has one
- * hierarchy, "0::/path"; version 1 names the controller. A container may see the path as it is
- * outside, but only its own part of the files: its limit is then at the root. */
-static uint64_t cgroup_limit(void)
-{
-	FILE *file = fopen("/proc/self/cgroup", "r");
-	uint64_t least = UINT64_MAX;
-	char line[4096];
-
-	while (file && fgets(line, sizeof(line), file)) {
-		bool v2 = !strncmp(line, "0::", 3);
-		char *path = strchr(line, ':'), *controllers = path ? path + 1 : NULL;
-
-		path = controllers ? strchr(controllers, ':') : NULL;
-		if (!path || (!v2 && !strstr(controllers, "memory")))
-			continue;
-		path[strcspn(path, "\n")] = 0;
-		for (char *end = path++; end; end = strrchr(path, '/')) {
-			char limit[8192];
-			uint64_t value;
-
-			*end = 0;
-			snprintf(limit, sizeof(limit), "/sys/fs/cgroup%s%s/%s", v2 ? "" : "/memory",
-				 path, v2 ? "memory.max" : "memory.limit_in_bytes");
-			value = read_limit(limit);
-			least = value < least ? value : least;
-		}
-	}
-	if (file)
-		fclose(file);
-	return least;
-}
-
-uint64_t options_memory(const char **which)
-{
-	uint64_t ram = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-	uint64_t limit = cgroup_limit();
-
-	*which = limit < ram ? "cgroup limit" : "RAM";
-	return limit < ram ? limit : ram;
-}
-
 /* --- the values of each option -----------------------------------------------------------------*/
 
 static double seconds(const char *name, const char *text)
@@ -673,6 +617,19 @@ static void complete_paths(struct options *options, const char *source, const ch
 	complete_manifest(options);
 }
 
+/* All nodes that mount an export call it the same, unless they are told the server's name in
+ * different ways: then volume= helps. */
+static void complete_tier(struct options *options)
+{
+	char *volume = NULL;
+
+	if (options->source_fd < 0 && asprintf(&volume, "%s:%u%s", options->url.server,
+					       options->nfs_port, options->url.path) < 0)
+		give_up("out of memory");
+	tier_complete(&options->tier, volume);
+	free(volume);
+}
+
 /* --- the command line --------------------------------------------------------------------------*/
 
 static void print_help(void)
@@ -758,8 +715,8 @@ void options_parse(struct options *options, int argc, char **argv)
 	if (argc - optind != 2)
 		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
 	complete_sizes(options);
-	tier_complete(&options->tier, NULL);
 	complete_paths(options, argv[optind], argv[optind + 1]);
+	complete_tier(options);
 	if (options->fake)
 		exit(0);
 }

@@ -48,8 +48,8 @@ struct options {
 	unsigned connections;
 	uint32_t uid, gid; /* whom the server takes the daemon for */
 	struct tier_settings tier;
-	char *manifest;	   /* absolute; NULL: none */
-	int manifest_fd;   /* its directory; -1: none */
+	char *manifest;	 /* absolute; NULL: none */
+	int manifest_fd; /* its directory; -1: none */
 
 	/* For options.c alone. */
 	struct {

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/control.h"
 #include "fail.h"
 #include "number.h"
 #include "tier/tier.h"
@@ -186,22 +187,15 @@ int tier_open(struct store **store, const struct tier_settings *settings)
 
 /* --- reports -----------------------------------------------------------------------------------*/
 
-static void print_figure(FILE *out, bool metrics, const char *name, uint64_t value)
+static void print_count(FILE *out, bool metrics, const char *name, uint64_t value)
 {
-	if (metrics)
-		fprintf(out, "# TYPE shadefs_%s counter\nshadefs_%s_total %" PRIu64 "\n", name,
-			name, value);
-	else
-		fprintf(out, "%s %" PRIu64 "\n", name, value);
+	control_print_figure(out, metrics, "counter", name, (double)value);
 }
 
 /* Whole microseconds: more would be noise. */
 static void print_time(FILE *out, bool metrics, const char *name, double us)
 {
-	if (metrics)
-		fprintf(out, "# TYPE shadefs_%s gauge\nshadefs_%s %.0f\n", name, name, us);
-	else
-		fprintf(out, "%s %.0f\n", name, us);
+	control_print_figure(out, metrics, "gauge", name, (double)(uint64_t)(us + 0.5));
 }
 
 static void print_servers(FILE *out, const struct tier_stats *stats)
@@ -248,14 +242,14 @@ void tier_print(struct store *store, FILE *out, bool metrics)
 	if (!stats)
 		return;
 	store_tier_stats(store, stats);
-	print_figure(out, metrics, "tier_hits", stats->hits);
-	print_figure(out, metrics, "tier_misses", stats->misses);
-	print_figure(out, metrics, "tier_puts", stats->puts);
-	print_figure(out, metrics, "tier_puts_spared", stats->puts_spared);
-	print_figure(out, metrics, "tier_puts_dropped", stats->puts_dropped);
-	print_figure(out, metrics, "tier_errors", stats->errors);
-	print_figure(out, metrics, "tier_fallbacks", stats->fallbacks);
-	print_figure(out, metrics, "tier_ratings", stats->ratings);
+	print_count(out, metrics, "tier_hits", stats->hits);
+	print_count(out, metrics, "tier_misses", stats->misses);
+	print_count(out, metrics, "tier_puts", stats->puts);
+	print_count(out, metrics, "tier_puts_spared", stats->puts_spared);
+	print_count(out, metrics, "tier_puts_dropped", stats->puts_dropped);
+	print_count(out, metrics, "tier_errors", stats->errors);
+	print_count(out, metrics, "tier_fallbacks", stats->fallbacks);
+	print_count(out, metrics, "tier_ratings", stats->ratings);
 	print_time(out, metrics, "tier_hit_us", stats->hit_us);
 	print_time(out, metrics, "tier_miss_us", stats->miss_us);
 	print_time(out, metrics, "tier_source_us", stats->source_us);

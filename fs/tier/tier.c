@@ -473,6 +473,16 @@ static int tier_statfs(struct store *store, struct statvfs *out)
 	return store_statfs(tier_of(store)->below, out);
 }
 
+static void tier_stop(struct store *store)
+{
+	store_stop(tier_of(store)->below);
+}
+
+static unsigned tier_count(struct store *store, struct store_count *counts, unsigned room)
+{
+	return store_get_counts(tier_of(store)->below, counts, room);
+}
+
 static void tier_forget(struct store *store, const struct store_attr *attr)
 {
 	store_forget(tier_of(store)->below, attr);
@@ -518,6 +528,8 @@ static const struct store_ops tier_ops = {
 	.read = tier_read,
 	.cancel = tier_cancel,
 	.close = tier_close,
+	.stop = tier_stop,
+	.count = tier_count,
 	.forget = tier_forget,
 	.rate = tier_rate,
 };
