@@ -13,15 +13,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 # pylint: disable=wrong-import-position
 from common import (Shade, digest, is_mounted, make_tree, raises, read, reads_as, run_tests,
                     running, wait_until)
+from server import Ganesha, export
 
-CONFIG = """
-NFS_CORE_PARAM {{ NFS_Port = 2049; MNT_Port = 20491; Enable_NLM = false; Enable_RQUOTA = false;
-                  Enable_UDP = false; Protocols = 3, 4; mount_path_pseudo = true; }}
-NFSV4 {{ Graceless = true; RecoveryRoot = /run/ganesha; Only_Numeric_Owners = true; }}
-EXPORT {{ Export_Id = 1; Path = {}; Pseudo = /export; Access_Type = RO; Squash = No_Root_Squash;
-          Attr_Expiration_Time = 0; SecType = sys; Protocols = 3, 4; Transports = TCP;
-          FSAL {{ Name = VFS; }} }}
-"""
 OPTIONS = {"3": "vers=3,nolock,proto=tcp,mountproto=tcp,port=2049,mountport=20491",
            "4.1": "vers=4.1,port=2049"}
 POINT = "/run/nfs"
@@ -36,27 +29,6 @@ def put(path, data):
 
 def at_server(path):
     return os.path.join(root, path)
-
-
-class Server:
-    def __init__(self):
-        os.mkdir("/run/ganesha")
-        with open("/run/ganesha.conf", "w") as file:
-            file.write(CONFIG.format(root))
-        self.start("rpcbind", "-f", "-w")
-        self.process = self.start("ganesha.nfsd", "-F", "-f", "/run/ganesha.conf",
-                                  "-L", "/run/ganesha.log", "-p", "/run/ganesha.pid")
-
-    @staticmethod
-    def start(*command):
-        with open(f"/run/{command[0]}.out", "wb") as out:
-            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-
-    def halt(self):
-        self.process.send_signal(signal.SIGSTOP)
-
-    def go_on(self):
-        self.process.send_signal(signal.SIGCONT)
 
 
 class Nfs:
@@ -358,7 +330,7 @@ for odd, size in (("empty", 0), ("one", 1), ("page", 4096), ("deep/er/page-and-o
     put(odd, contents[odd])
 os.chmod(root, 0o755)
 print("Linux", os.uname().release, "user-mode", flush=True)
-server = Server()
+server = Ganesha("/run/ganesha", export(root))
 run_tests(chosen(in_turn("3", "portable", TESTS + WITHOUT_SERVER)
                  + in_turn("3", "auto", TESTS + WITHOUT_SERVER[:1])
                  + in_turn("4.1", "auto", TESTS)))

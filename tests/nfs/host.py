@@ -12,10 +12,11 @@ import sys
 import tempfile
 import time
 
+from server import PACKAGES, missing_packages
+
 GUEST_S = 480  # the guest ends by itself after that
-NEEDED = {"linux.uml": "user-mode-linux", "mount.nfs": "nfs-common", "ganesha.nfsd": "nfs-ganesha",
-          "rpcbind": "rpcbind", "busybox": "busybox-static", "ip": "iproute2",
-          "unshare": "util-linux"}
+NEEDED = {"linux.uml": "user-mode-linux", "mount.nfs": "nfs-common", "busybox": "busybox-static",
+          "unshare": "util-linux", **PACKAGES}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -25,11 +26,7 @@ def skip(reason):
 
 
 def see_whether_it_can_run():
-    path = os.environ["PATH"] + ":/usr/sbin:/sbin"
-    missing = [package for program, package in NEEDED.items() if not shutil.which(program, path=path)]
-    if not any(os.path.exists(os.path.join(folder, "ganesha/libfsalvfs.so"))
-               for folder in ("/usr/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")):
-        missing.append("nfs-ganesha-vfs")
+    missing = missing_packages(NEEDED)
     if "SHADE_TEST_SKIP" in os.environ:
         skip(os.environ["SHADE_TEST_SKIP"])
     if os.geteuid() != 0:

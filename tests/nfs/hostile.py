@@ -1,0 +1,472 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Mounts of nfs://, against a server that does what real ones never do: fake.py says how. No wrong
+byte, no wait much beyond the deadline, no crash. HOSTILE SHADEFS SLOWFS SHADECTL [WORD...]: words
+choose tests by their names. Exits with 0, 1, or 77 and a reason."""
+import errno
+import os
+import random
+import signal
+import struct
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
+# pylint: disable=wrong-import-position
+from common import Shade, in_threads, read, reads_as, run_tests, running, skip, wait_until
+import fake as nfs
+import server as namespaces
+
+DEADLINE_S = 1
+SLACK_S = 15  # of a busy machine
+
+
+class Impatient(Shade):
+    """Does not wait for the scan."""
+
+    def is_ready(self):
+        try:
+            return bool(self.stats())
+        except OSError:
+            return False
+
+
+def files(count, size=300, seed=1):
+    chance = random.Random(seed)
+    return {b"file%04d" % number: chance.randbytes(size) for number in range(count)}
+
+
+def mount(fake, kind=Shade, **options):
+    options = {"capacity": "64M", "deadline": DEADLINE_S, "mountport": fake.port, "connections": 1,
+               **options}
+    return kind(f"nfs://127.0.0.1:{fake.port}/x", **options)
+
+
+def right(fs, fake, name):
+    assert read(fs.at(name.decode())) == fake.files[name], f"wrong bytes in {name}"
+
+
+def fails(fs, name):
+    """It does, in time; the name of its errno."""
+    begin = time.monotonic()
+    try:
+        read(fs.at(name.decode()))
+    except OSError as failure:
+        waited = time.monotonic() - begin
+        assert waited < DEADLINE_S + SLACK_S, f"it took {waited:.1f} s"
+        return errno.errorcode[failure.errno]
+    raise AssertionError(f"{name} could be read")
+
+
+def well_again(fs, fake, name):
+    fake.reset()
+    wait_until(lambda: reads_as(fs.at(name.decode()), fake.files[name]), "well again", 30)
+
+
+def only(name, change):
+    """A twist of this procedure's replies."""
+    return lambda call, message: change(message) if call.name == name else [nfs.marked(message)]
+
+
+def once(name, change):
+    """The same, for the next one."""
+    left = [1]
+
+    def twist(call, message):
+        if call.name == name and left:
+            left.pop()
+            return change(message)
+        return [nfs.marked(message)]
+    return twist
+
+
+# --- transport -----------------------------------------------------------------------------------
+
+
+def replies_cut_at_every_byte():
+    fake = nfs.Fake(files(150, 40))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    for number, name in enumerate(names):
+        fake.twist = once(nfs.READ, lambda message, cut=number: [nfs.marked(message)[:cut],
+                                                                   nfs.CLOSE])
+        right(fs, fake, name)
+    assert fake.connections > len(names), fake.connections
+    fs.end()
+    fake.end()
+
+
+def listings_cut():
+    for cut in (1, 4, 30, 117, 200, 8000):
+        fake = nfs.Fake(files(40))
+        fake.twist = once(nfs.READDIRPLUS, lambda message, cut=cut: [nfs.marked(message)[:cut],
+                                                                     nfs.CLOSE])
+        fs = mount(fake)
+        assert sorted(os.listdir(os.fsencode(fs.path))) == sorted([b".shade", *fake.files]), cut
+        fs.end()
+        fake.end()
+
+
+def several_fragments():
+    fake = nfs.Fake({**files(40), b"large": os.urandom(3000000)})
+    fake.twist = lambda call, message: [nfs.marked(message, 1 + call.xid % 9)]
+    fs = mount(fake)
+    for name in fake.files:
+        right(fs, fake, name)
+    fs.end()
+    fake.end()
+
+
+def one_byte_at_a_time():
+    fake = nfs.Fake(files(6, 50))
+    fs = mount(fake)
+    fake.twist = lambda call, message: [nfs.marked(message, 5)[i:i + 1]
+                                        for i in range(len(nfs.marked(message, 5)))]
+    for name in fake.files:
+        right(fs, fake, name)
+    fs.end()
+    fake.end()
+
+
+def answers_to_nobody():
+    """Wrong numbers before the right one, and the right one twice."""
+    fake = nfs.Fake(files(20))
+    fs = mount(fake)
+    fake.twist = only(nfs.READ, lambda message: [
+        nfs.marked(nfs.u32(struct.unpack(">I", message[:4])[0] ^ 0x5a5a) + message[4:]),
+        nfs.marked(message), nfs.marked(message)])
+    for name in fake.files:
+        right(fs, fake, name)
+    fs.end()
+    fake.end()
+
+
+def garbage():
+    """Then the same file, from a server that is well again."""
+    chance = random.Random(3)
+
+    def with_length(length):
+        return lambda message: [nfs.u32(length) + message]
+
+    def with_word(place, value):
+        return lambda message: [nfs.marked(message[:place] + nfs.u32(value) + message[place + 4:])]
+
+    head = 24 + 4 + 88  # of RPC, the status, the attributes
+    twists = {
+        "random bytes": lambda message: [chance.randbytes(500)],
+        "a huge record": with_length(0xffffffff),
+        "empty fragments": lambda message: [nfs.u32(0) * 1000 + nfs.marked(message)],
+        "an empty record": lambda message: [nfs.u32(0x80000000)],
+        "a call": with_word(4, 0),
+        "a long verifier": with_word(16, 0xfffffff0),
+        "no such status": with_word(24, 4711),
+        "a short record": lambda message: [nfs.marked(message[:60])],
+        "a long count": with_word(head, 0x7fffffff),
+        "a long length": with_word(head + 8, 0x7fffffff),
+        "a length beyond the record": with_word(head + 8, 0xfffffffe),
+        "more bytes than asked for": lambda message: [nfs.marked(
+            message[:head] + nfs.u32(5000) + nfs.u32(1) + nfs.opaque(bytes(5000)))],
+        "odd attributes": with_word(28, 7),
+    }
+    fake = nfs.Fake(files(2 * len(twists)))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    for number, (what, twist) in enumerate(twists.items()):
+        fake.twist = once(nfs.READ, twist)
+        try:
+            right(fs, fake, names[2 * number])
+            print(what, "and then the right bytes")
+        except OSError as failure:
+            print(what, errno.errorcode[failure.errno])
+        well_again(fs, fake, names[2 * number])
+        right(fs, fake, names[2 * number + 1])
+    fs.end()
+    fake.end()
+
+
+def garbage_for_ever():
+    fake = nfs.Fake(files(10))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    right(fs, fake, names[0])
+    fs.settle()
+    for number, twist in enumerate((lambda call, message: [os.urandom(300)],
+                                    lambda call, message: [nfs.CLOSE],
+                                    lambda call, message: [])):
+        fake.twist = twist
+        print(fails(fs, names[1 + number]))
+        right(fs, fake, names[0])  # a hit
+        well_again(fs, fake, names[1 + number])
+    fs.end()
+    fake.end()
+
+
+def denied():
+    """AUTH_ERROR, and other ways to say no to a call."""
+    fake = nfs.Fake(files(10))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    bodies = {"AUTH_ERROR": nfs.u32(1) + nfs.u32(1) + nfs.u32(1) + nfs.u32(5),
+              "RPC_MISMATCH": nfs.u32(1) + nfs.u32(1) + nfs.u32(0) + nfs.u32(2) + nfs.u32(2)}
+    for state, name in enumerate(("PROG_UNAVAIL", "PROG_MISMATCH", "PROC_UNAVAIL", "GARBAGE_ARGS",
+                                  "SYSTEM_ERR")):
+        bodies[name] = nfs.accepted(0, nfs.u32(2) + nfs.u32(4), state + 1)[4:]
+    for number, (what, body) in enumerate(bodies.items()):
+        fake.twist = only(nfs.READ, lambda message, body=body: [nfs.marked(message[:4] + body)])
+        print(what, fails(fs, names[number]))
+        well_again(fs, fake, names[number])
+    fs.end()
+    fake.end()
+
+
+# --- reads ---------------------------------------------------------------------------------------
+
+
+def reads_without_attributes():
+    """Their version is asked for after them."""
+    fake = nfs.Fake({**files(10), b"large": os.urandom(2500000)})
+    fs = mount(fake)
+    fake.read_attributes = False
+    for name in fake.files:
+        right(fs, fake, name)
+    assert fake.calls[nfs.GETATTR] >= len(fake.files), fake.calls
+    fs.end()
+    fake.end()
+
+
+def another_version():
+    """Its bytes come with attributes of their own: an error, and then the new ones."""
+    fake = nfs.Fake(files(6))
+    fs = mount(fake, staleness=1)
+    for name in fake.files:
+        with fake.lock:
+            fake.files[name] = bytes(len(fake.files[name]))
+            fake.ctime += 1
+        try:
+            found = read(fs.at(name.decode()))
+            assert found == fake.files[name], "old and new"
+        except OSError as failure:
+            assert failure.errno in (errno.ESTALE, errno.EIO), failure
+    for name in fake.files:
+        wait_until(lambda: reads_as(fs.at(name.decode()), fake.files[name]), "the new version")  # pylint: disable=cell-var-from-loop
+    fs.end()
+    fake.end()
+
+
+def short_reads():
+    fake = nfs.Fake({**files(4, 5000), b"large": os.urandom(1300000)})
+    fs = mount(fake)
+    fake.most = 70000
+    right(fs, fake, b"large")
+    fake.most = 999
+    names = sorted(fake.files)
+    for name in names[:3]:
+        right(fs, fake, name)
+    fake.most = 0  # no byte, and no end either
+    print("nothing at all:", fails(fs, names[3]))
+    well_again(fs, fake, names[3])
+    fs.end()
+    fake.end()
+
+
+def not_now():
+    """JUKEBOX: try again later. A little later is enough, or there is an error in time."""
+    fake = nfs.Fake(files(3))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    fake.status[nfs.READ] = [nfs.JUKEBOX, nfs.JUKEBOX, nfs.OK]
+    right(fs, fake, names[0])
+    fake.status[nfs.READ] = [nfs.JUKEBOX]
+    print("JUKEBOX for ever:", fails(fs, names[1]))
+    well_again(fs, fake, names[1])
+    fs.end()
+    fake.end()
+
+
+def stale_handles():
+    """Once: the name is looked up. For ever: an error."""
+    fake = nfs.Fake(files(4))
+    fs = mount(fake)
+    names = sorted(fake.files)
+    before = fake.calls[nfs.LOOKUP]
+    fake.status[nfs.READ] = [nfs.STALE, nfs.OK]
+    right(fs, fake, names[0])
+    assert fake.calls[nfs.LOOKUP] > before, fake.calls
+    fake.status[nfs.READ] = [nfs.STALE]
+    print("STALE for ever:", fails(fs, names[1]))
+    fake.status[nfs.LOOKUP] = [nfs.IO]
+    print("and no name:", fails(fs, names[2]))
+    for name in names[1:]:
+        well_again(fs, fake, name)
+    fs.end()
+    fake.end()
+
+
+# --- listings ------------------------------------------------------------------------------------
+
+
+def names_of(fs):
+    return set(os.listdir(os.fsencode(fs.path))) - {b".shade"}
+
+
+def entries_without_attributes():
+    for attributes, handles in ((False, True), (True, False), (False, False)):
+        fake = nfs.Fake(files(30))
+        fake.entry_attributes, fake.entry_handles = attributes, handles
+        fs = mount(fake)
+        assert names_of(fs) == set(fake.files), (attributes, handles)
+        for name in sorted(fake.files)[:10]:
+            right(fs, fake, name)
+        fs.end()
+        fake.end()
+
+
+def bad_cookies():
+    """Once, in the middle of a listing: it begins again, and has each name once."""
+    fake = nfs.Fake(files(900))  # several replies
+    fake.status[nfs.READDIRPLUS] = [nfs.OK, nfs.OK, nfs.BAD_COOKIE, nfs.OK]
+    fs = mount(fake)
+    wait_until(lambda: names_of(fs) == set(fake.files), "all names", 30)
+    right(fs, fake, b"file0899")
+    fs.end()
+    fake.end()
+
+
+def bad_cookies_for_ever():
+    fake = nfs.Fake(files(900))
+    fake.status[nfs.READDIRPLUS] = [nfs.OK, nfs.BAD_COOKIE]
+    end_in_time(fake)
+
+
+def evil_names():
+    """They are left out, and the others stay."""
+    fake = nfs.Fake(files(5))
+    evil = [b"a/b", b"../../etc/passwd", b"/", b"", b"..", b".", b"nul\0byte", b"n" * 300,
+            b"n" * 5000]
+
+    def entries():
+        number = nfs.ROOT + 1
+        good = [(place + 1, fake.ids[name], name) for place, name in enumerate(sorted(fake.files))]
+        return good + [(100 + place, number, name) for place, name in enumerate(evil)]
+
+    def with_end(call, message):
+        return [nfs.marked(message[:-4] + nfs.u32(1) if call.name == nfs.READDIRPLUS else message)]
+
+    fake.entries, fake.twist = entries, with_end
+    fs = mount(fake, Impatient)
+    time.sleep(0.3)
+    try:
+        found = names_of(fs)
+        print(len(found), "names")
+        assert not found & set(evil) and found <= set(fake.files), found
+    except OSError as failure:  # nobody has to make sense of such a reply
+        print("no listing:", errno.errorcode[failure.errno])
+    end(fs)
+    fake.end()
+
+
+def the_same_entries_again_and_again():
+    fake = nfs.Fake(files(5))
+    fake.entries = lambda: [(7, number, name) for name, number in fake.ids.items()]
+    end_in_time(fake)
+
+
+def an_endless_directory():
+    fake = nfs.Fake(files(5))
+    count = [0]
+
+    def entries():
+        count[0] += 50
+        return [(place, nfs.ROOT + 1, b"endless%09d" % place)
+                for place in range(count[0], count[0] + 50)]
+
+    fake.entries = entries
+    end_in_time(fake)
+
+
+def end(fs):
+    """In time, and without a crash; whether it calls itself well does not matter."""
+    begin = time.monotonic()
+    fs.process.send_signal(signal.SIGTERM)
+    code = fs.process.wait(DEADLINE_S + 2 * SLACK_S)
+    assert time.monotonic() - begin < DEADLINE_S + SLACK_S, "it took long to end"
+    text = fs.read_log()
+    assert code in (0, 1) and "Sanitizer" not in text and "runtime error" not in text, (code, text)
+    running.remove(fs)
+
+
+def end_in_time(fake):
+    """A mount whose directory cannot be listed ends, or fails to begin, in time."""
+    try:
+        fs = mount(fake, Impatient)
+    except AssertionError as failure:
+        print(str(failure).strip())
+        assert "ended: shadefs:" in str(failure), failure
+        for each in list(running):
+            assert each.process.wait(30) == 1
+            running.remove(each)
+    else:
+        in_threads(3, lambda _: time.sleep(0.3))
+        end(fs)
+    fake.end()
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+
+def starts_that_fail():
+    for name, twist in {
+            "MNT": [only("MNT", lambda message: [nfs.marked(message[:24] + nfs.u32(13))]),
+                    only("MNT", lambda message: [nfs.CLOSE]),
+                    only("MNT", lambda message: []),
+                    only("MNT", lambda message: [nfs.marked(message[:24] + nfs.u32(0)
+                                                            + nfs.u32(0xffffff))])],
+            "FSINFO": [only(nfs.FSINFO, lambda message: [nfs.marked(message[:40])]),
+                       only(nfs.FSINFO, lambda message: [])]}.items():
+        for each in twist:
+            fake = nfs.Fake(files(2))
+            fake.twist = each
+            begin = time.monotonic()
+            try:
+                end(mount(fake, Impatient))
+                assert name != "MNT", "it began without a root"
+            except AssertionError as failure:
+                print(name, str(failure).strip())
+                assert "ended: shadefs:" in str(failure), failure
+                for other in list(running):
+                    assert other.process.wait(30) == 1
+                    running.remove(other)
+            assert time.monotonic() - begin < DEADLINE_S + 2 * SLACK_S
+            fake.end()
+
+
+def zero_sized_bounds():
+    """FSINFO says that no READ has a byte: some bound is taken all the same, or it does not begin."""
+    fake = nfs.Fake(files(3))
+    fake.twist = only(nfs.FSINFO, lambda message: [nfs.marked(
+        message[:-52] + nfs.u32(0) * 7 + message[-24:])])
+    try:
+        fs = mount(fake, Impatient)
+    except AssertionError as failure:
+        print(str(failure).strip())
+        assert "ended: shadefs:" in str(failure), failure
+        running.clear()
+    else:
+        wait_until(lambda: names_of(fs) == set(fake.files), "names")
+        right(fs, fake, b"file0001")
+        end(fs)
+    fake.end()
+
+
+if "SHADE_TEST_SKIP" in os.environ:
+    skip(os.environ["SHADE_TEST_SKIP"])
+try:
+    namespaces.enter_namespaces()
+except OSError as refusal:
+    skip(f"there are no namespaces of our own: {refusal}")
+run_tests([test for test in (
+    replies_cut_at_every_byte, listings_cut, several_fragments, one_byte_at_a_time,
+    answers_to_nobody, garbage, garbage_for_ever, denied, reads_without_attributes, another_version,
+    short_reads, not_now, stale_handles, entries_without_attributes, bad_cookies,
+    bad_cookies_for_ever, evil_names, the_same_entries_again_and_again, an_endless_directory,
+    starts_that_fail, zero_sized_bounds)
+    if not sys.argv[4:] or any(word in test.__name__ for word in sys.argv[4:])])
