@@ -82,7 +82,8 @@ class Lab:
         return skip("there is no tmpfs to compare with")
 
     def program(self, name):
-        folder = {"shadefs": "fs", "slowfs": "tests/slowfs"}.get(name, "tests/bench")
+        folder = {"shadefs": "fs", "slowfs": "tests/slowfs", "nfs-proxy": "tests/nfs",
+                  "nfs-libnfs": "tests/nfs"}.get(name, "tests/bench")
         path = os.path.join(self.build, folder, name)
         if not os.path.exists(path):
             skip(f"{path} was not built")
