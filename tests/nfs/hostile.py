@@ -57,6 +57,10 @@ def fails(fs, name):
     raise AssertionError(f"{name} could be read")
 
 
+def names_of(fs):
+    return set(os.listdir(os.fsencode(fs.path))) - {b".shade"}
+
+
 def well_again(fs, fake, name):
     fake.reset()
     wait_until(lambda: reads_as(fs.at(name.decode()), fake.files[name]), "well again", 30)
@@ -101,7 +105,7 @@ def listings_cut():
         fake.twist = once(nfs.READDIRPLUS, lambda message, cut=cut: [nfs.marked(message)[:cut],
                                                                      nfs.CLOSE])
         fs = mount(fake)
-        assert sorted(os.listdir(os.fsencode(fs.path))) == sorted([b".shade", *fake.files]), cut
+        assert names_of(fs) == set(fake.files), cut
         fs.end()
         fake.end()
 
@@ -302,10 +306,6 @@ def stale_handles():
 
 
 # --- listings ------------------------------------------------------------------------------------
-
-
-def names_of(fs):
-    return set(os.listdir(os.fsencode(fs.path))) - {b".shade"}
 
 
 def entries_without_attributes():

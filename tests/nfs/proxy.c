@@ -13,6 +13,7 @@
  *	cut N		resets the connection that carries the N-th byte of the server from now on,
  *			which still arrives; 0: the connection whose next byte would come
  *	end N		the same, but the connection ends as if the server had closed it
+ *	chop N		like cut, for each N-th byte; 0: no more
  *	stall		nothing passes in either direction, and new connections hang, until
  *	go		it does again
  *	count		connections, connections that are open, bytes to the server, bytes of the
@@ -28,6 +29,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +82,7 @@ static struct {
 	int64_t delay_ns, link_free_ns;
 	uint64_t rate, to_server, to_client, accepted, cuts;
 	uint64_t left; /* bytes until the cut */
+	uint64_t chop; /* from one cut to the next, or 0 */
 	enum cut cut;
 	bool stalled;
 } proxy;
@@ -128,6 +131,14 @@ static bool readable(int fd)
 	return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* Takes the cut that is due. */
+static void flow_cut(struct flow *flow)
+{
+	flow->cut = proxy.cut;
+	proxy.cut = proxy.chop ? CUT_RESET : CUT_NONE;
+	proxy.left = proxy.chop;
+}
+
 /* Takes what the sender has sent. */
 static void flow_take(struct flow *flow)
 {
@@ -138,8 +149,7 @@ static void flow_take(struct flow *flow)
 		if (!limit) {
 			if (!readable(flow->from))
 				return;
-			flow->cut = proxy.cut;
-			proxy.cut = CUT_NONE;
+			flow_cut(flow);
 			return;
 		}
 		got = splice(flow->from, NULL, flow->pipe[1], NULL, limit,
@@ -155,10 +165,8 @@ static void flow_take(struct flow *flow)
 		if (!flow->limited || proxy.cut == CUT_NONE)
 			continue;
 		proxy.left -= (uint64_t)got;
-		if (proxy.left)
-			continue;
-		flow->cut = proxy.cut;
-		proxy.cut = CUT_NONE;
+		if (!proxy.left)
+			flow_cut(flow);
 	}
 }
 
@@ -311,6 +319,10 @@ static void obey(const char *line)
 	} else if ((!strcmp(word, "cut") || !strcmp(word, "end")) && words == 2) {
 		proxy.cut = word[0] == 'c' ? CUT_RESET : CUT_END;
 		proxy.left = value;
+		proxy.chop = 0;
+	} else if (!strcmp(word, "chop") && words == 2) {
+		proxy.cut = value ? CUT_RESET : CUT_NONE;
+		proxy.left = proxy.chop = value;
 	} else if (!strcmp(word, "stall") || !strcmp(word, "go")) {
 		proxy.stalled = word[0] == 's';
 	} else if (!strcmp(word, "count")) {
@@ -382,8 +394,9 @@ static void begin(const char *target)
 	}
 	proxy.target.sin_family = AF_INET;
 	proxy.target.sin_port = htons((uint16_t)port);
+	signal(SIGPIPE, SIG_IGN); /* of a receiver that has gone */
 	prctl(PR_SET_TIMERSLACK, 1UL);
-	prctl(PR_SET_PDEATHSIG, 9UL);
+	prctl(PR_SET_PDEATHSIG, (unsigned long)SIGKILL);
 	proxy.epoll = epoll_create1(EPOLL_CLOEXEC);
 	proxy.listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
