@@ -31,7 +31,7 @@
 #define BUFFER_BYTES (32u << 20)
 #define READ_BYTES (1u << 20)
 #define READERS 1024
-#define STUCK_S 5
+#define STUCK_S 2
 
 static struct {
 	const char *url, *directory;

@@ -35,8 +35,8 @@ def missing_packages(programs=PACKAGES):
     path = os.environ["PATH"] + ":/usr/sbin:/sbin"
     missing = [package for program, package in programs.items()
                if not shutil.which(program, path=path)]
-    if not any(os.path.exists(os.path.join(folder, "ganesha/libfsalvfs.so"))
-               for folder in ("/usr/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")):
+    folders = ("/usr/lib", f"/usr/lib/{os.uname().machine}-linux-gnu", "/usr/lib64")
+    if not any(os.path.exists(f"{folder}/ganesha/libfsalvfs.so") for folder in folders):
         missing.append("nfs-ganesha-vfs")
     return missing
 
@@ -92,7 +92,7 @@ class Ganesha:
     def spawn(self, *command):
         with open(f"{self.folder}/{command[0]}.out", "ab") as out:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                    preexec_fn=with_us)  # pylint: disable=subprocess-popen-preexec-fn
+                                    preexec_fn=with_us)
 
     def start(self, *exports):
         """With these exports, or those that it had."""

@@ -253,7 +253,7 @@ def halted_longer_than_the_deadline():
         finally:
             server.go_on()
         for path in paths:
-            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")  # pylint: disable=cell-var-from-loop
+            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")
         hits.go_on()
     fs.end()
 
@@ -296,7 +296,7 @@ def the_export_is_removed_and_comes_back():
         hits.go_on()
         server.restart(*EXPORTS)
         for path in paths:
-            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")  # pylint: disable=cell-var-from-loop
+            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")
         hits.go_on()
     fs.end()
 
@@ -354,7 +354,7 @@ def a_stalled_connection():
         hits.go_on()
         with_proxy.tell("go")
         for path in paths:
-            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")  # pylint: disable=cell-var-from-loop
+            wait_until(lambda: reads_as(fs.at(path), contents[path]), "it reads again")
     fs.end()
     with_proxy.end()
 
@@ -401,10 +401,10 @@ def changed_files_give_one_version():
                 assert failure.errno in (errno.ESTALE, errno.EIO, errno.ENOENT), failure
     for path in paths:
         if contents[path] is None:
-            wait_until(lambda: not os.path.exists(fs.at(path)), "it is gone")  # pylint: disable=cell-var-from-loop
+            wait_until(lambda: not os.path.exists(fs.at(path)), "it is gone")
             del contents[path]
         else:
-            wait_until(lambda: reads_as(fs.at(path), contents[path]), f"{path} is new")  # pylint: disable=cell-var-from-loop
+            wait_until(lambda: reads_as(fs.at(path), contents[path]), f"{path} is new")
     fs.end()
 
 
