@@ -117,7 +117,15 @@ class Ganesha:
         self.start(*exports)
 
     def halt(self):
+        """Until go_on(). It is over when all threads stand still."""
+        def states():
+            folder = f"/proc/{self.process.pid}/task"
+            for thread in os.listdir(folder):
+                with open(f"{folder}/{thread}/stat") as file:
+                    yield file.read().rpartition(")")[2].split()[0]
+
         self.process.send_signal(signal.SIGSTOP)
+        wait_for(lambda: set(states()) == {"T"}, "the halted ganesha", self.process)
 
     def go_on(self):
         self.process.send_signal(signal.SIGCONT)
