@@ -5,6 +5,7 @@ names. Exits with 0, 1, or 77 and a reason."""
 import errno
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ PLACE = "/run/served"  # what the server exports
 CLOSED_PORT = 9  # nobody listens there
 HEAD = 132       # bytes of a READ's reply before those of the file: record mark, RPC, attributes
 OTHER = 1234     # a user, and a group
+NOBODY = 65534   # another one, who has a name
 
 
 def at_server(path):
@@ -475,7 +477,7 @@ def make_private_files():
     folder = at_server("private")
     os.makedirs(folder + "/closed", exist_ok=True)
     for name, mode, owner in (("open", 0o644, 0), ("of-root", 0o600, 0), ("of-other", 0o600, OTHER),
-                              ("closed/inside", 0o644, 0)):
+                              ("of-nobody", 0o600, NOBODY), ("closed/inside", 0o644, 0)):
         put(f"private/{name}", name.encode() * 100)
         os.chown(at_server(f"private/{name}"), owner, owner)
         os.chmod(at_server(f"private/{name}"), mode)
@@ -514,6 +516,27 @@ def root_squash_opens_nothing():
     assert as_user(OTHER + 1, fs.at("private", "of-other")) == errno.EACCES
     assert as_user(0, fs.at("private", "of-root")) not in (0, errno.ETIMEDOUT)
     fs.end()
+
+
+def by_an_ordinary_user():
+    """Who needs neither root nor the kernel's client, and tells the server who they are. Users may
+    open /dev/fuse, as they may on most machines; in this namespace alone."""
+    make_private_files()
+    os.mknod("/run/fuse", 0o666 | stat.S_IFCHR, os.stat("/dev/fuse").st_rdev)
+    os.chmod("/run/fuse", 0o666)
+    subprocess.run(["mount", "--bind", "/run/fuse", "/dev/fuse"], check=True)
+    os.chmod(scratch, 0o755)
+    point = os.path.join(scratch, "of-user")
+    os.mkdir(point)
+    os.chown(point, NOBODY, NOBODY)
+    script = (f"{os.path.abspath(SHADEFS)} -o mode=portable,capacity=8M {url()} {point} && "
+              f"cat {point}/private/of-nobody && ! cat {point}/private/of-root; code=$?; "
+              f"fusermount3 -u {point}; exit $code")
+    done = subprocess.run(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                           "sh", "-c", script], capture_output=True, timeout=60)
+    assert done.returncode == 0, done
+    assert contents["private/of-nobody"] in done.stdout, done
+    subprocess.run(["umount", "/dev/fuse"], check=True)
 
 
 # --- starts that fail ----------------------------------------------------------------------------
@@ -594,4 +617,5 @@ run_tests(chosen([
     a_manifest_instead_of_a_scan, a_directory_of_many_files, killed_and_restarted,
     halted_longer_than_the_deadline, ends_without_the_server, the_export_is_removed_and_comes_back,
     cut_at_every_byte, cut_while_many_read, a_stalled_connection, changed_files_give_one_version,
-    no_mixed_bytes_in_a_storm, modes_decide, root_squash_opens_nothing, starts_that_fail]))
+    no_mixed_bytes_in_a_storm, modes_decide, root_squash_opens_nothing, by_an_ordinary_user,
+    starts_that_fail]))
