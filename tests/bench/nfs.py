@@ -26,8 +26,8 @@ GOAL_LIBNFS, GOAL_LINK = 2, 0.9
 
 
 class Clock:
-    """Processor time from here on: of the server, and of the client, which is the programs that were
-    called meanwhile and the daemon of a mount."""
+    """Processor time from here on: of the server, and of the client, which is the programs that
+    were called meanwhile and the daemon of a mount."""
 
     def __init__(self, ganesha, mount=None):
         self.ganesha, self.mount = ganesha, mount

@@ -440,7 +440,7 @@ def starts_that_fail():
 
 
 def zero_sized_bounds():
-    """FSINFO says that no READ has a byte: there is some bound all the same, or it does not begin."""
+    """FSINFO says that no READ has a byte: some bound is taken, or it does not begin."""
     fake = nfs.Fake(files(3))
     fake.twist = only(nfs.FSINFO, lambda message: [nfs.marked(
         message[:-52] + nfs.u32(0) * 7 + message[-24:])])

@@ -485,7 +485,7 @@ def make_private_files():
 
 
 def modes_decide():
-    """A server that believes root gives the daemon all; the mount gives each user what is theirs."""
+    """A server that believes root gives the daemon all; the mount gives users what is theirs."""
     make_private_files()
     fs = mount(allow_other=True)
     os.chmod(scratch, 0o755)
