@@ -49,7 +49,7 @@ class Fake:
             file = connection.makefile("rb")
             while True:
                 words = read_reply(file)
-                self.asked.append(words[0].upper())
+                self.asked.append(kind_of(words))
                 self.send(connection, self.answer(self, words))
         except (OSError, EOFError, ValueError):
             pass
@@ -74,13 +74,19 @@ class Fake:
                 pass
 
 
+def kind_of(words):
+    """Reads and writes have two names each, with and without a time to live."""
+    name = words[0].upper()
+    return {b"GETEX": b"GET", b"SETEX": b"SET"}.get(name, name)
+
+
 def good(fake, words):
     """What a single server answers."""
-    name = words[0].upper()
+    name = kind_of(words)
     if name == b"GET":
         return bulk(fake.values.get(words[1]))
     if name == b"SET":
-        fake.values[words[1]] = words[2]
+        fake.values[words[1]] = words[3 if words[0].upper() == b"SETEX" else 2]
     if name in (b"SET", b"AUTH", b"ASKING"):
         return b"+OK\r\n"
     if name in (b"EXPIRE", b"DEL"):
@@ -93,7 +99,7 @@ def good(fake, words):
 def to(command, reply):
     """A server that is good but for this command."""
     def answer(fake, words):
-        if words[0].upper() != command:
+        if kind_of(words) != command:
             return good(fake, words)
         return reply(fake, words) if callable(reply) else reply
     return answer
@@ -215,7 +221,7 @@ def redirections_lead_nowhere():
 
 def two_nodes_that_send_each_other_on():
     def sends_on(fake, words):
-        if words[0].upper() != b"GET":
+        if kind_of(words) != b"GET":
             return good(fake, words)
         other = pair[fake is pair[0]]
         return b"-MOVED 1 127.0.0.1:%d\r\n" % other.port
@@ -234,7 +240,7 @@ def a_slot_that_moved_is_found():
     """MOVED and ASK lead to a second node, which has the values."""
     for word in (b"MOVED", b"ASK"):
         def sends_on(fake, words):
-            if words[0].upper() in (b"GET", b"SET"):
+            if kind_of(words) in (b"GET", b"SET"):
                 return b"-%s %d 127.0.0.1:%d\r\n" % (word, 1, other.port)
             return good(fake, words)
 
