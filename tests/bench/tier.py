@@ -28,6 +28,7 @@ TIER_SHARE = 0.4        # of the data, in all of Redis
 BANDWIDTH, DELAY_US = "200M", 500
 INFLIGHT = 16 << 20
 ENGINES = 3
+LIMIT = 0.7             # source bytes with the tier, of those without
 # How each training draws its orders: what the mounts are told, and how the scorer is made.
 TRAININGS = {
     "uniform, DistributedSampler": None,
@@ -216,8 +217,8 @@ def hits_of(machines):
 
 
 def as_shade_does(bench, data, room, epochs):
-    """SHADE's data path, with the orders of DistributedSampler: one client in each worker, which asks
-    and then gets, and reads the file if the key is not there."""
+    """SHADE's data path, with the orders of DistributedSampler: one client in each worker, which
+    asks and then gets, and reads the file if the key is not there."""
     samples = len(data.names)
     tier = Tier(bench, "noeviction", data.size * max(room, TIER_SHARE))
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tier_shade.py")
@@ -241,8 +242,9 @@ def as_shade_does(bench, data, room, epochs):
                                   + "\n")
                 child.stdin.flush()
             hits = sum(int(child.stdout.readline()) for child in children)
-            rows.append({"s": time.monotonic() - begin, "tier hits": hits / samples,
-                         "source MB": (data.slow.counts()["bytes"] - before) / 1e6, "coverage": 1.0})
+            seconds = time.monotonic() - begin
+            rows.append({"source MB": (data.slow.counts()["bytes"] - before) / 1e6, "s": seconds,
+                         "tier hits": hits / samples, "coverage": 1.0})
         kept = tier.kept() / samples
     finally:
         for child in children:
@@ -253,13 +255,13 @@ def as_shade_does(bench, data, room, epochs):
     return {key: sum(row[key] for row in warm) / len(warm) for key in warm[0]} | {"kept": kept}
 
 
-def works_of(bench, data, mode, epochs):
+def works_of(bench, data, mode, epochs, quick):
     works = {}
-    for training in TRAININGS:
-        for policy in (None, *POLICIES):
+    for training in list(TRAININGS)[1:2] if quick else TRAININGS:
+        for policy in (None, *POLICIES[:1 if quick else None]):
             works[training, policy or "no tier"] = (
                 lambda t=training, p=policy: train(bench, data, mode, t, p, epochs))
-    for room in (TIER_SHARE, NODES * MEMORY_SHARE + TIER_SHARE):
+    for room in [TIER_SHARE] if quick else [TIER_SHARE, NODES * MEMORY_SHARE + TIER_SHARE]:
         works["uniform, SHADE's data path", f"Redis of {room:.0%}"] = (
             lambda r=room: as_shade_does(bench, data, r, epochs))
     return works
@@ -267,11 +269,11 @@ def works_of(bench, data, mode, epochs):
 
 def compare(report, results):
     """Targets: with the tier less is asked of the source, and nothing takes longer."""
-    for training in TRAININGS:
+    for training in dict.fromkeys(name for name, tier in results if tier == "no tier"):
         without, having = results[training, "no tier"], results[training, "volatile-ttl"]
         if without["source MB"]:
             report.target(f"{training}: source bytes with the tier, of those without",
-                          having["source MB"] / without["source MB"], 0.7, unit="x")
+                          having["source MB"] / without["source MB"], LIMIT, unit="x")
         report.target(f"{training}: seconds an epoch with the tier, of those without",
                       having["s"] / without["s"], 1.0, unit="x")
 
@@ -283,7 +285,7 @@ def run(options, bench, report):
         raise lab.Unavailable(str(reasons))
     mode = modes[-1]
     data = Data(bench, files)
-    works = works_of(bench, data, mode, epochs)
+    works = works_of(bench, data, mode, epochs, options.quick)
     rounds = options.rounds or (1 if options.quick else 3)
     found = {name: [] for name in works}
     for number in range(rounds):
@@ -298,8 +300,8 @@ def run(options, bench, report):
              "tier hits": result["tier hits"], "tier keeps": result["kept"],
              "coverage": result["coverage"]}
             for (training, tier), result in results.items()]
-    report.table(f"{NODES} mounts ({mode}) with {MEMORY_SHARE:.0%} of {data.size / 1e6:.0f} MB each, "
-                 f"a source of {BANDWIDTH}B/s for all, a tier of {TIER_SHARE:.0%} on {ENGINES} "
+    report.table(f"{NODES} mounts ({mode}) with {MEMORY_SHARE:.0%} of {data.size / 1e6:.0f} MB "
+                 f"each, a source of {BANDWIDTH}B/s for all, a tier of {TIER_SHARE:.0%} on {ENGINES} "
                  f"servers; means of the last {epochs - epochs // 2} of {epochs} epochs", rows)
     compare(report, results)
 

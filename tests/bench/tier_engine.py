@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""scripts/bench tier --engine: how well a real Redis evicts what is worth least, when each key's time
-to live says what it is worth. A trace of shade-sim is sent through one server that has room for a
+"""scripts/bench tier --engine: how well a real Redis evicts what is worth least, when each key's
+time to live says what it is worth. A trace of shade-sim is sent through one server that has room for a
 share of the keys, and through shade-sim's own policies with as much room.
 
 Redis looks at few keys for each eviction (maxmemory-samples), and it always takes the newcomer in;
@@ -47,8 +47,8 @@ class Trace:
 
 
 class Worth:
-    """What a mount knows of each sample, as a figure from 0 to 1. With the next use, what is known to
-    be used soon is worth most; what no order names comes after all that one does, by its score."""
+    """What a mount knows of each sample, as a figure from 0 to 1. With the next use, what is known
+    to be used soon is worth most; what no order names comes after all that one does, by its score."""
 
     def __init__(self, trace, by):
         self.by = by
@@ -210,8 +210,8 @@ def run(options, bench, report):
     for sampler in SAMPLERS:
         trace = make_trace(bench, samples, epochs, sampler)
         rows += measure(bench, report, trace, samples, sampler, rounds)
-    report.table(f"a Redis with room for {SHARE:.0%} of {samples} keys, the second half of {epochs} "
-                 "epochs, against shade-sim's policies with the same room", rows)
+    report.table(f"a Redis with room for {SHARE:.0%} of {samples} keys, the second half of "
+                 f"{epochs} epochs, against shade-sim's policies with the same room", rows)
     for row in rows:
         if row["samples"] == 64:
             report.target(f"{row['orders']}: volatile-ttl by {row['time to live by']}, of the hits "

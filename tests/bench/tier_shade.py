@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """A worker of a loader as SHADE has it: SOURCE ROOM ADDRESS... It has a client of its own to the
-cluster, asks with EXISTS and then GETs, reads a file whose key is not there, and puts it. What is put
-is decided by a queue of its own with ROOM entries: when it is full, a sample gets in only if it is more
+cluster, asks with EXISTS and then GETs, reads a file whose key is not there, and puts it. A queue of
+its own with ROOM entries decides what is put: when it is full, a sample gets in only if it is more
 important than the least important one, which is deleted then.
 
 Reads lines of "ID PATH" pairs, separated by tabs, an epoch each; answers with the hits."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Mounts that share a real Redis Cluster of three nodes. Nodes die, hang, come back empty, are full and
-exchange slots; values are damaged and planted. No byte is ever wrong, and reads go on."""
+"""Mounts that share a real Redis Cluster of three nodes. Nodes die, hang, come back empty, are full
+and exchange slots; values are damaged and planted. No byte is ever wrong, and reads go on."""
 import os
 import random
 import tempfile

@@ -52,7 +52,8 @@ class Engine:
 
     def start(self):
         """Empty, whatever was in it."""
-        words = [word for name, value in self.settings.items() for word in (f"--{name}", str(value))]
+        words = [word for name, value in self.settings.items()
+                 for word in (f"--{name}", str(value))]
         with open(os.path.join(self.folder, "log"), "ab") as log:
             # A killed test must leave no server: the kernel ends it with its parent.
             self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "redis-server",

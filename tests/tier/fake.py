@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""A mount whose engine says whatever it likes. Reads go on and are right, and counters tell of it."""
+"""A mount whose engine says whatever it likes. Reads go on and are right, and counters tell of
+it."""
 import socket
 import threading
 import time
@@ -268,8 +269,9 @@ def maps_that_are_wrong():
         "to nowhere": whole, "port 0": one_range(0, 16383, "127.0.0.1", 0),
         "a large port": one_range(0, 16383, "127.0.0.1", 70000),
         "no such host": one_range(0, 16383, "no.such.host.invalid", 7001),
-        "empty": b"*0\r\n", "nothing": b"*-1\r\n", "a number": b":7\r\n", "a string": b"$1\r\nx\r\n",
-        "a status": b"+OK\r\n", "deep": b"*1\r\n" * 1000, "huge": b"*1000000000\r\n",
+        "empty": b"*0\r\n", "nothing": b"*-1\r\n", "a number": b":7\r\n",
+        "a string": b"$1\r\nx\r\n", "a status": b"+OK\r\n",
+        "deep": b"*1\r\n" * 1000, "huge": b"*1000000000\r\n",
         "an endless one": Flood(b"*1\r\n"), "cut": Cut(whole[:20]), "silence": Hang(b""),
         "garbage": b"\0\xff\r\n\r\n",
     }
@@ -291,10 +293,12 @@ def garbage_for_a_value():
         "endless line": to(b"GET", Flood(b"$" + b"1" * 4096)),
         "endless status": to(b"GET", Flood(b"+" + b"x" * 4096)),
         "endless replies": to(b"GET", Flood(b"$-1\r\n")),
-        "an array": to(b"GET", b"*2\r\n$1\r\na\r\n$1\r\nb\r\n"), "an integer": to(b"GET", b":5\r\n"),
+        "an array": to(b"GET", b"*2\r\n$1\r\na\r\n$1\r\nb\r\n"),
+        "an integer": to(b"GET", b":5\r\n"),
         "a status": to(b"GET", b"+OK\r\n"), "no reply at all": to(b"GET", b"hello\r\n"),
         "zeros": to(b"GET", b"\0" * 100), "no end": value(lambda v: bulk(v)[:-2] + b"xx"),
-        "a byte less": value(lambda v: bulk(v[:-1])), "a byte more": value(lambda v: bulk(v + b"x")),
+        "a byte less": value(lambda v: bulk(v[:-1])),
+        "a byte more": value(lambda v: bulk(v + b"x")),
         "empty": value(lambda v: bulk(b"")), "a head alone": value(lambda v: bulk(v[:64])),
         "half a head": value(lambda v: bulk(v[:30])),
         "two replies": to(b"GET", b"$-1\r\n$-1\r\n"), "silence": to(b"GET", Hang(b"")),
@@ -334,8 +338,8 @@ def cut_at_every_byte():
         mount.control("".join(f"evict {path}\n" for path in contents))
         mount.see_ahead(contents)
     assert len(left) < len(positions), "nothing was cut"
-    print(f"   {len(positions) - len(left)} of {len(positions)} cuts, hits {mount.count('hits'):.0f}, "
-          f"errors {mount.count('errors'):.0f}")
+    print(f"   {len(positions) - len(left)} of {len(positions)} cuts, "
+          f"hits {mount.count('hits'):.0f}, errors {mount.count('errors'):.0f}")
     assert not left, left
     mount.end()
     for node in nodes:
