@@ -132,7 +132,7 @@ def nodes_that_die_hang_and_move_while_an_epoch_runs():
     empty()
     slow = source()
     put_all(slow)
-    mount = mount_on(slow, capacity=8 * SIZE + (2 << 20), inflight="2M", policy="lru")
+    mount = mount_on(slow, capacity="1M", inflight="512K", policy="lru")
     epoch = Epoch(mount)
     try:
         epoch.go_on()
@@ -336,9 +336,10 @@ def a_tier_that_is_down_at_the_start_is_used_later():
 
 tree, contents = make_files(FILES, SIZE)
 cluster = engine.Cluster(scratch)
+# Nodes that were restarted need two seconds until they answer: meanwhile there are tests without.
 TESTS = [what_one_mount_has_read_others_get_from_the_tier, another_volume_has_nothing,
-         a_changed_file_is_never_the_old_one, nodes_that_die_hang_and_move_while_an_epoch_runs,
-         a_hung_node_costs_one_timeout, a_full_engine_takes_nothing, damage_is_a_miss,
-         planted_values_are_misses, passwords_are_asked_for_and_never_told,
-         a_tier_that_is_down_at_the_start_is_used_later]
+         a_changed_file_is_never_the_old_one, a_hung_node_costs_one_timeout,
+         a_full_engine_takes_nothing, nodes_that_die_hang_and_move_while_an_epoch_runs,
+         passwords_are_asked_for_and_never_told, a_tier_that_is_down_at_the_start_is_used_later,
+         damage_is_a_miss, planted_values_are_misses]
 run_tests(choose(TESTS))
