@@ -137,17 +137,17 @@ class Tier:
         self.cluster = None
         if not policy:
             return
-        self.cluster = engine.Cluster(bench.ram, ENGINES, maxmemory_policy=policy, maxmemory=0)
+        self.cluster = engine.Cluster(bench.ram, ENGINES, maxmemory_policy=policy, maxmemory=0,
+                                      maxmemory_clients=0)  # a tenth of so little is too little
         for node in self.cluster.nodes:
-            before = int(node.info("memory")["used_memory"])
             key = next(key for key in (b"probe%d" % n for n in range(10000))
                        if self.cluster.node_of(key) is node)
-            node.call("SET", key, b"x" * (file_bytes + 64))
-            cost = int(node.info("memory")["used_memory"]) - before
+            node.call("SET", key, b"x" * (file_bytes + 64), "EX", 1000)
+            cost = node.call("MEMORY", "USAGE", key)
             node.call("DEL", key)
-            # What many clients need comes on top: buffers of their own count, too.
-            room = before + (8 << 20) + int(size / ENGINES * cost / file_bytes)
-            node.call("CONFIG", "SET", "maxmemory", room)
+            empty = int(node.info("memory")["used_memory"])
+            node.call("CONFIG", "SET", "maxmemory",
+                      empty + int(size / ENGINES * cost / file_bytes))
 
     def options(self):
         if not self.cluster:

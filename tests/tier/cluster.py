@@ -316,6 +316,57 @@ def told(mount, password):
         assert password not in text, f"{name} tells the password: {text}"
 
 
+def file_of(key):
+    """A key is shade:VOLUME:INO-SIZE-MTIME-CTIME."""
+    return paths_by_number[int(key.split(b":")[-1].split(b"-")[0], 16)]
+
+
+def lives(server):
+    """Paths, from the shortest time to live to the longest."""
+    client = server.client()
+    keys = client.call("KEYS", "*")
+    seconds = client.all([("TTL", key) for key in keys])
+    client.close()
+    return [file_of(key) for _, key in sorted(zip(seconds, keys))]
+
+
+def agree(some, others):
+    """The share of the first half of one list that is in the first half of the other."""
+    half = len(some) // 2
+    return len(set(some[:half]) & set(others[:half])) / half
+
+
+def what_is_worth_most_stays():
+    """Scores and orders become times to live, and by these a full engine evicts."""
+    slow = source()
+    single = engine.Single(scratch, port=7300)
+    server = single.nodes[0]
+    paths_by_number.update({os.stat(os.path.join(tree, path)).st_ino: path for path in contents})
+    try:
+        mount = Tiered(slow.path, single.addresses, prefetch="4K")
+        ids = mount.samples()
+        mount.see(contents)
+        wait_until(lambda: len(single.keys()) == FILES, "all values are there")
+        by_score = random.Random(5).sample(list(contents), FILES)
+        mount.control("".join(f"score {ids[path]} {1 + number / FILES}\n"
+                              for number, path in enumerate(by_score)))
+        wait_until(lambda: agree(lives(server), by_score) > 0.9, "scores are times to live")
+        by_use = random.Random(6).sample(list(contents), FILES)
+        order = " ".join(str(ids[path]) for path in reversed(by_use))  # the last ones first
+        mount.control("".join(f"evict {path}\n" for path in contents))  # memory serves no use
+        mount.control(f"order 0 begin\norder 0 {order}\norder 0 end\nepoch 0\n")
+        wait_until(lambda: agree(lives(server), by_use) > 0.9, "so is the next use")
+        used = int(server.info("memory")["used_memory"])
+        server.call("CONFIG", "SET", "maxmemory", used - FILES // 2 * SIZE)
+        wait_until(lambda: len(single.keys()) <= FILES // 2 + 2, "half of it is evicted")
+        kept = {file_of(key) for key in single.keys()}
+        right = kept & set(by_use[FILES // 2:])
+        assert len(right) >= 0.8 * len(kept), f"{len(right)} of {len(kept)} that stayed are right"
+        mount.end()
+    finally:
+        single.end()
+
+
 def a_tier_that_is_down_at_the_start_is_used_later():
     slow = source()
     mount = Tiered(slow.path, ["127.0.0.1:7200"])
@@ -335,11 +386,12 @@ def a_tier_that_is_down_at_the_start_is_used_later():
 
 
 tree, contents = make_files(FILES, SIZE)
+paths_by_number = {}
 cluster = engine.Cluster(scratch)
 # Nodes that were restarted need two seconds until they answer: meanwhile there are tests without.
 TESTS = [what_one_mount_has_read_others_get_from_the_tier, another_volume_has_nothing,
          a_changed_file_is_never_the_old_one, a_hung_node_costs_one_timeout,
          a_full_engine_takes_nothing, nodes_that_die_hang_and_move_while_an_epoch_runs,
          passwords_are_asked_for_and_never_told, a_tier_that_is_down_at_the_start_is_used_later,
-         damage_is_a_miss, planted_values_are_misses]
+         what_is_worth_most_stays, damage_is_a_miss, planted_values_are_misses]
 run_tests(choose(TESTS))
