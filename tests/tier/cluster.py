@@ -171,7 +171,7 @@ def a_hung_node_costs_one_timeout():
     try:
         times = mount.see(contents)
         waited = [spent for spent in times if spent > 1]
-        assert len(waited) <= 2, times
+        assert len(waited) <= 5, times  # of 20 that are on that node
         begin = time.monotonic()
         mount.end()
         assert time.monotonic() - begin < GO_ON, "its end waits for the tier"

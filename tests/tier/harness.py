@@ -54,11 +54,12 @@ class Tiered(Shade):
         return times
 
     def see_ahead(self, contents):
-        """The same, with the order announced: what is fetched ahead comes from the tier, if it is
-        there, whatever the source costs."""
+        """The same, when everything has been fetched ahead: that asks the tier first, whatever the
+        source costs."""
         ids = self.samples()
         order = " ".join(str(ids[path]) for path in contents)
         self.control(f"order 0 begin\norder 0 {order}\norder 0 end\nepoch 0\n")
+        wait_until(lambda: self.stats()["resident_samples"] == len(contents), "all is fetched ahead")
         return self.see(contents)
 
 
