@@ -28,6 +28,7 @@ TIER_SHARE = 0.4        # of the data, in all of Redis
 BANDWIDTH, DELAY_US = "200M", 500
 INFLIGHT = 16 << 20
 ENGINES = 3
+PYTHON = "/usr/bin/python3"  # which has the system's packages
 LIMIT = 0.7             # source bytes with the tier, of those without
 # How each training draws its orders: what the mounts are told, and how the scorer is made.
 TRAININGS = {
@@ -131,7 +132,7 @@ def resident_anywhere(machines, samples):
 
 
 class Tier:
-    """A cluster that has room for a share of the data, or none."""
+    """A cluster that has room for `size` bytes of files, or (None) any; without a policy, none."""
 
     def __init__(self, bench, policy, size, file_bytes=FILE_BYTES):
         self.cluster = None
@@ -139,7 +140,7 @@ class Tier:
             return
         self.cluster = engine.Cluster(bench.ram, ENGINES, maxmemory_policy=policy, maxmemory=0,
                                       maxmemory_clients=0)  # a tenth of so little is too little
-        for node in self.cluster.nodes:
+        for node in self.cluster.nodes if size else []:
             key = next(key for key in (b"probe%d" % n for n in range(10000))
                        if self.cluster.node_of(key) is node)
             node.call("SET", key, b"x" * (file_bytes + 64), "EX", 1000)
@@ -222,11 +223,11 @@ def as_shade_does(bench, data, room, epochs):
     """SHADE's data path, with the orders of DistributedSampler: one client in each worker, which
     asks and then gets, and reads the file if the key is not there."""
     samples = len(data.names)
-    tier = Tier(bench, "noeviction", data.size * max(room, TIER_SHARE))
+    tier = Tier(bench, "noeviction", None)  # the workers' queues are the limit
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "tier_shade.py")
     workers = NODES * 2
     orders = Orders(samples, None)
-    children = [subprocess.Popen([sys.executable, script, data.slow.path,
+    children = [subprocess.Popen([PYTHON, script, data.slow.path,
                                   str(int(samples * room / workers)), *tier.cluster.addresses],
                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 for _ in range(workers)]
@@ -272,7 +273,9 @@ def works_of(bench, data, mode, epochs, quick):
 def compare(report, results):
     """Targets: with the tier less is asked of the source, and nothing takes longer."""
     for training in dict.fromkeys(name for name, tier in results if tier == "no tier"):
-        without, having = results[training, "no tier"], results[training, "volatile-ttl"]
+        without, having = results[training, "no tier"], results.get((training, "volatile-ttl"))
+        if not having:
+            continue
         if without["source MB"]:
             report.target(f"{training}: source bytes with the tier, of those without",
                           having["source MB"] / without["source MB"], LIMIT, unit="x")
@@ -282,29 +285,35 @@ def compare(report, results):
 
 def run(options, bench, report):
     files, epochs = (60, 2) if options.quick else (2000, 8)
-    modes, reasons = lab.modes_at_hand(bench, options.mode)
+    modes, refused = lab.modes_at_hand(bench, options.mode)
     if not modes:
-        raise lab.Unavailable(str(reasons))
+        raise lab.Unavailable(str(refused))
     mode = modes[-1]
     data = Data(bench, files)
     works = works_of(bench, data, mode, epochs, options.quick)
     rounds = options.rounds or (1 if options.quick else 3)
     found = {name: [] for name in works}
+    reasons = {}
     for number in range(rounds):
         for name, work in works.items():
-            found[name].append(work())
+            try:
+                found[name].append(work())
+            except lab.Unavailable as reason:
+                reasons[name] = str(reason)
+                continue
             report.say(f"round {number + 1} of {rounds}: {', '.join(name)}: "
                        + ", ".join(f"{key} {value:.3g}" for key, value in found[name][-1].items()))
     results = {name: {key: lab.median([result[key] for result in all_]) for key in all_[0]}
-               for name, all_ in found.items()}
+               for name, all_ in found.items() if all_}
     rows = [{"orders": training, "tier": tier, "source MB": result["source MB"],
              "of the data": result["source MB"] * 1e6 / data.size, "s / epoch": result["s"],
              "tier hits": result["tier hits"], "tier keeps": result["kept"],
              "coverage": result["coverage"]}
             for (training, tier), result in results.items()]
+    rows += [{"orders": ", ".join(name), "why not": why} for name, why in reasons.items()]
     report.table(f"{NODES} mounts ({mode}) with {MEMORY_SHARE:.0%} of {data.size / 1e6:.0f} MB "
-                 f"each, a source of {BANDWIDTH}B/s for all, a tier of {TIER_SHARE:.0%} on {ENGINES} "
-                 f"servers; means of the last {epochs - epochs // 2} of {epochs} epochs", rows)
+                 f"each, a source of {BANDWIDTH}B/s for all, a tier of {TIER_SHARE:.0%} on "
+                 f"{ENGINES} servers; means of the last {epochs - epochs // 2} of {epochs} epochs", rows)
     compare(report, results)
 
 

@@ -348,12 +348,13 @@ def what_is_worth_most_stays():
         mount.see(contents)
         wait_until(lambda: len(single.keys()) == FILES, "all values are there")
         by_score = random.Random(5).sample(list(contents), FILES)
+        # What memory has is worth little to the tier, whatever its score.
+        mount.control("".join(f"evict {path}\n" for path in contents))
         mount.control("".join(f"score {ids[path]} {1 + number / FILES}\n"
                               for number, path in enumerate(by_score)))
         wait_until(lambda: agree(lives(server), by_score) > 0.9, "scores are times to live")
         by_use = random.Random(6).sample(list(contents), FILES)
         order = " ".join(str(ids[path]) for path in reversed(by_use))  # the last ones first
-        mount.control("".join(f"evict {path}\n" for path in contents))  # memory serves no use
         mount.control(f"order 0 begin\norder 0 {order}\norder 0 end\nepoch 0\n")
         wait_until(lambda: agree(lives(server), by_use) > 0.9, "so is the next use")
         used = int(server.info("memory")["used_memory"])
