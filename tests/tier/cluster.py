@@ -8,8 +8,8 @@ import threading
 import time
 
 import engine
-from harness import (DELAY_US, TIMEOUT_S, Slow, Tiered, choose, is_sanitized, make_files, run_tests,
-                     scratch, skip, wait_until)
+from harness import (DELAY_US, TIMEOUT_S, Slow, Tiered, choose, make_files, run_tests, scratch,
+                     skip, wait_until)
 
 if reason := engine.missing():
     skip(reason)

@@ -12,8 +12,7 @@ import private
 private.enter()
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "mount"))
-from common import (Shade, Slow, is_sanitized, read, run_tests, scratch, skip,  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
-                    wait_until)
+from common import Shade, Slow, read, run_tests, scratch, skip, wait_until  # noqa: E402,F401 pylint: disable=wrong-import-position,unused-import
 
 TIMEOUT_S = 0.5
 DELAY_US = 4000  # so that the source is slower than any engine on this machine
