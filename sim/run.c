@@ -199,7 +199,7 @@ static void split(struct run *run, uint64_t epoch, uint32_t *parts)
 			"assigning an order");
 }
 
-/* SHADE's ranks draw for themselves, each from a part of the samples. */
+/* SHADE's ranks draw for themselves, each from all samples. */
 static void draw_apart(struct run *run, struct pads_request request, uint32_t *parts)
 {
 	request.world = run->options->world;

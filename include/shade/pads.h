@@ -14,7 +14,7 @@
 enum pads_mode {
 	PADS_UNIFORM,	  /* a fresh permutation: what loaders do today */
 	PADS_REPLACEMENT, /* uniform, with replacement */
-	PADS_PAPER,	  /* SHADE's own procedure */
+	PADS_PAPER,	  /* SHADE's own procedure; each rank draws for itself */
 	PADS_PADS,	  /* ours: importance and residency, within bounds; the default */
 	PADS_ECHO,	  /* a permutation whose samples are used several times while resident */
 };
