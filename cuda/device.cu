@@ -222,7 +222,7 @@ static void device_close(struct device *device)
 
 static int device_open(struct device **out, int32_t number, const float *table, char *why)
 {
-	const size_t bytes = SHADE_SCORE_BATCH_MAX * sizeof(*table);
+	const size_t bytes = DEVICE_TABLE * sizeof(*table);
 	struct device *device = (struct device *)calloc(1, sizeof(*device));
 	cudaError_t error = cudaSuccess;
 

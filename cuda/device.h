@@ -13,9 +13,10 @@
 
 #include "shade/score.h"
 
-#define DEVICE_VERSION 1u
+#define DEVICE_VERSION 2u
 #define DEVICE_WHY_MAX 256
-#define DEVICE_IN_FLIGHT_MAX 256 /* batches */
+#define DEVICE_IN_FLIGHT_MAX 256		 /* batches */
+#define DEVICE_TABLE (2 * SHADE_SCORE_BATCH_MAX) /* scores, by twice the rank */
 
 struct device;
 
@@ -36,7 +37,7 @@ struct device_ops {
 	uint32_t version; /* DEVICE_VERSION */
 	/* How many devices answer. */
 	int (*count)(char *why);
-	/* `table` has the score of each rank below SHADE_SCORE_BATCH_MAX; it is copied. */
+	/* `table` has DEVICE_TABLE scores, by twice the rank; it is copied. */
 	int (*open)(struct device **out, int32_t number, const float *table, char *why);
 	/* Waits for what is in flight. */
 	void (*close)(struct device *device);

@@ -8,6 +8,7 @@
 
 #include "arith.h"
 #include "device.h"
+#include "shade/pads.h"
 
 #define LOSS_THREADS 128 /* rows of a block times ARITH_LANES */
 #define RANK_THREADS 256 /* also the losses that are in shared memory at a time */
@@ -71,8 +72,9 @@ __global__ void loss_kernel(struct rows rows, float *losses, uint32_t *faults)
 	losses[row] = arith_loss(largest, sum, arith_load(at, (uint64_t)label, DTYPE));
 }
 
-/* Scores: each thread counts the losses that go before its own. That is count^2 comparisons,
- * which for a batch of thousands is less than the launches of a sort. */
+/* Scores: each thread counts the losses that are less than its own or equal to it. That is count^2
+ * comparisons, which for a batch of thousands is less than the launches of a sort. `table` is by
+ * twice the rank. */
 __global__ void rank_kernel(const float *losses, uint32_t count, const float *table, float *scores,
 			    uint32_t *faults)
 {
@@ -80,7 +82,7 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 	const uint32_t own = blockIdx.x * RANK_THREADS + threadIdx.x;
 	const float loss = own < count ? losses[own] : 0;
 	const uint32_t key = arith_sortable(loss);
-	uint32_t rank = 0;
+	uint32_t less = 0, equal = 0;
 
 	for (uint32_t from = 0; from < count; from += RANK_THREADS) {
 		const uint32_t here = count - from < RANK_THREADS ? count - from : RANK_THREADS;
@@ -88,8 +90,10 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 		if (threadIdx.x < here)
 			tile[threadIdx.x] = arith_sortable(losses[from + threadIdx.x]);
 		__syncthreads();
-		for (uint32_t i = 0; i < here; i++)
-			rank += tile[i] < key || (tile[i] == key && from + i < own);
+		for (uint32_t i = 0; i < here; i++) {
+			less += tile[i] < key;
+			equal += tile[i] == key;
+		}
 		/* No thread overwrites what another one still reads. */
 		__syncthreads();
 	}
@@ -97,7 +101,7 @@ __global__ void rank_kernel(const float *losses, uint32_t count, const float *ta
 		return;
 	if (arith_is_nan(loss))
 		atomicOr(faults, (uint32_t)DEVICE_FAULT_NAN);
-	scores[own] = table[rank];
+	scores[own] = table[PADS_TWICE_RANK(less, equal, count)];
 }
 
 /* A batch with a fault has no scores, and code that reads them on the device must see that without

@@ -21,7 +21,7 @@ static void add(struct batch *batch, float loss)
 
 	must_do(grow(batch->scores, scores_room, batch->count, 1), "reading the losses");
 	must_do(grow(batch->losses, batch->room, batch->count, 1), "reading the losses");
-	batch->losses[batch->count++] = loss + 0.0f; /* -0 ranks as 0 */
+	batch->losses[batch->count++] = loss;
 }
 
 /* Prints the scores of a batch; `ended` by a blank line, which is printed as well. */

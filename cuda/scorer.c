@@ -104,12 +104,12 @@ void scorer_state_free(struct scorer_state *state)
 
 static int open_device(struct shade_scorer *s, const struct device_ops *ops)
 {
-	float *table = malloc(SHADE_SCORE_BATCH_MAX * sizeof(*table));
+	float *table = malloc(DEVICE_TABLE * sizeof(*table));
 	char why[DEVICE_WHY_MAX] = "";
 	int rc = table ? 0 : -ENOMEM;
 
-	for (uint32_t rank = 0; table && rank < SHADE_SCORE_BATCH_MAX; rank++)
-		table[rank] = pads_rank_score(rank);
+	for (uint32_t twice = 0; table && twice < DEVICE_TABLE; twice++)
+		table[twice] = pads_twice_rank_score(twice);
 	if (!rc)
 		rc = ops->open(&s->device, s->state.options.device, table, why);
 	free(table);

@@ -29,6 +29,10 @@ static inline uint32_t draw_list_id(const struct draw_list *list, size_t index)
 {
 	return (uint32_t)list->entries[index];
 }
+static inline uint32_t draw_list_key(const struct draw_list *list, size_t index)
+{
+	return (uint32_t)(list->entries[index] >> 32);
+}
 
 /* Fills in the defaults of a request. 0 or -EINVAL. */
 int draw_complete(struct pads_request *request);

@@ -199,16 +199,22 @@ int draw_replacement(const struct pads_request *request, uint32_t *order)
 
 /* --- scores ----------------------------------------------------------------------- */
 
+float pads_twice_rank_score(uint32_t twice)
+{
+	return (float)log((double)twice / 2 + 10);
+}
+
 float pads_rank_score(uint32_t rank)
 {
 	return (float)log((double)rank + 10);
 }
 
-/* The bits of a float, so that they compare as unsigned numbers. */
+/* The bits of a float, so that they compare as unsigned numbers; -0 and 0 are equal. */
 static uint32_t sortable(float value)
 {
 	uint32_t bits;
 
+	value += 0.0f;
 	memcpy(&bits, &value, sizeof(bits));
 	return bits & 0x80000000 ? ~bits : bits | 0x80000000;
 }
@@ -227,8 +233,16 @@ int pads_rank_batch(const float *losses, uint32_t count, float *scores)
 	for (uint32_t i = 0; i < count; i++)
 		draw_list_add(&list, sortable(losses[i]), i);
 	draw_list_sort(&list);
-	for (uint32_t rank = 0; rank < count; rank++)
-		scores[draw_list_id(&list, rank)] = pads_rank_score(rank);
+	for (uint32_t less = 0, equal; less < count; less += equal) {
+		float score;
+
+		for (equal = 1; less + equal < count; equal++)
+			if (draw_list_key(&list, less + equal) != draw_list_key(&list, less))
+				break;
+		score = pads_twice_rank_score(PADS_TWICE_RANK(less, equal, count));
+		for (uint32_t i = less; i < less + equal; i++)
+			scores[draw_list_id(&list, i)] = score;
+	}
 	draw_list_free(&list);
 	return 0;
 }

@@ -77,8 +77,15 @@ void pads_echo_free(struct pads_echo *echo);
 
 /* SHADE's score of a sample from the rank of its loss within its batch, 0 the smallest. */
 float pads_rank_score(uint32_t rank);
-/* The scores of a whole batch; equal losses rank by position. 0, -EINVAL (a loss that
- * is not a number) or -ENOMEM. */
+/* The same from twice the rank: equal losses share the mean of their ranks, which may be a half. */
+float pads_twice_rank_score(uint32_t twice);
+/* Twice the rank of a loss with `less` smaller ones and `equal` equal ones, itself included, in a
+ * batch of `count`. A batch of one says nothing about its sample: it ranks in the middle of a batch
+ * of 64, which is SHADE's. */
+#define PADS_TWICE_ALONE 63u
+#define PADS_TWICE_RANK(less, equal, count)                                                        \
+	((count) == 1 ? PADS_TWICE_ALONE : 2 * (less) + (equal)-1)
+/* The scores of a whole batch. 0, -EINVAL (a loss that is not a number) or -ENOMEM. */
 int pads_rank_batch(const float *losses, uint32_t count, float *scores);
 
 #endif

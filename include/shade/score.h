@@ -10,7 +10,8 @@
  *     shade_scorer_update(s, ids, losses, count, NULL)                 after every batch
  *
  * Score: a loss that is k-th within its batch, 0 the smallest, gives ln(k + 10). Equal losses
- * rank by their position; the last visit of a sample wins, within a batch as well.
+ * share the mean of their ranks, and a batch of one ranks in the middle of 64; the last visit of a
+ * sample wins, within a batch as well.
  *
  * Lookahead: with options.lookahead 0 begin(e) draws the order of e, from the scores at that
  * moment. With 1 it draws that of e + 1, so that order(e + 1) can be announced while e runs and

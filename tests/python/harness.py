@@ -81,16 +81,34 @@ def mount_scores(shade):
     return scores
 
 
+def batch_scores(losses):
+    """The scores of a batch: ln(rank + 10). Equal losses share the mean of their ranks, and a batch
+    of one ranks in the middle of 64."""
+    if len(losses) == 1:
+        return [math.log(31.5 + 10)]
+    return [math.log(sum(other < loss for other in losses)
+                     + (sum(other == loss for other in losses) - 1) / 2 + 10) for loss in losses]
+
+
+def possible_scores(batch, losses):
+    """Of each sample of a batch: losses that are as good as equal share a rank, or rank either
+    way."""
+    if len(batch) == 1:
+        return {batch[0]: {round(math.log(31.5 + 10), 4)}}
+    values = sorted(losses[number] for number in batch)
+    possible = {}
+    for number in batch:
+        close = [rank for rank, value in enumerate(values) if abs(value - losses[number]) < 1e-6]
+        possible[number] = {round(math.log(twice / 2 + 10), 4)
+                            for twice in range(2 * close[0], 2 * close[-1] + 1)}
+    return possible
+
+
 def check_scores(batches, losses, scores):
-    """That `scores` are what SHADE's rule makes of these batches: ln(rank + 10), the last visit
-    wins. Losses that are as good as equal may rank either way; few must be."""
+    """That `scores` are what SHADE's rule makes of these batches; the last visit wins."""
     wanted = {}
     for batch in batches:
-        values = sorted(losses[number] for number in batch)
-        for number in batch:
-            close = [rank for rank, value in enumerate(values)
-                     if abs(value - losses[number]) < 1e-6]
-            wanted[number] = {round(math.log(rank + 10), 4) for rank in close}
+        wanted.update(possible_scores(batch, losses))
     assert set(scores) == set(wanted), f"scored {sorted(scores)}, not {sorted(wanted)}"
     for number, score in scores.items():
         assert round(score, 4) in wanted[number], f"{number}: {score}, not {wanted[number]}"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The hook in one process: what it changes, whose losses it takes, and that nothing of it reaches
 the script."""
-import math
 import os
 import queue
 import sys
@@ -10,7 +9,7 @@ import warnings
 from contextlib import contextmanager
 from unittest import mock
 
-from harness import Numbers, need, run_tests
+from harness import Numbers, batch_scores, need, run_tests
 
 need("torch", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
@@ -66,9 +65,8 @@ class Judge:
         targets = labels if targets is None else targets
         functional.cross_entropy(logits, targets).backward()
         with torch.no_grad():
-            places = functional.cross_entropy(logits, targets, reduction="none").argsort().argsort()
-        for number, place in zip(numbers.tolist(), places.tolist()):
-            self.wanted[int(number)] = math.log(place + 10)
+            losses = functional.cross_entropy(logits, targets, reduction="none").tolist()
+        self.wanted.update(zip(map(int, numbers.tolist()), batch_scores(losses)))
 
     def check(self, loader, count=None):
         scores = loader.sampler.scorer.scores()

@@ -9,7 +9,8 @@ import threading
 import warnings
 from collections import Counter
 
-from harness import HERE, Shade, image_tree, mount_scores, need, python, run_tests, scratch
+from harness import HERE, Shade, batch_scores, image_tree, mount_scores, need, possible_scores, \
+    python, run_tests, scratch
 
 need("torch", "PIL", "torchvision", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
@@ -23,9 +24,8 @@ def wanted_scores(ranks, epochs):
         for number in range(len(ranks[0]["epochs"][epoch])):
             for rank in ranks:
                 batch = rank["epochs"][epoch][number]
-                order = sorted(range(len(batch)), key=lambda at, b=batch: (b[at] * 37 % 101, at))
-                for place, at in sorted((place, at) for place, at in enumerate(order)):
-                    scores[batch[at]] = math.log(place + 10)
+                losses = [sample * 37 % 101 for sample in batch]
+                scores.update(zip(batch, batch_scores(losses)))
     return scores
 
 
@@ -85,10 +85,8 @@ def run_ddp(mount, *words):
 
 
 def ranks_within(batch, losses):
-    """The scores that the samples of a batch may get: losses as good as equal rank either way."""
-    values = sorted(losses[str(number)] for number in batch)
-    return {number: {round(math.log(rank + 10), 4) for rank, value in enumerate(values)
-                     if abs(value - losses[str(number)]) < 1e-6} for number in batch}
+    """The scores that the samples of a batch may get."""
+    return possible_scores(batch, {number: losses[str(number)] for number in batch})
 
 
 def check_ddp(mount, results, stderr, each, steps):

@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections import Counter
 
-from harness import Numbers, Shade, image_tree, need, python, run_tests, wait_until
+from harness import Numbers, Shade, batch_scores, image_tree, need, python, run_tests, \
+    wait_until
 
 need("torch", "PIL", "torchvision", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
@@ -26,11 +27,8 @@ def losses_of(indices):
 def wanted_scores(batches):
     scores = {}
     for batch in batches:
-        ranks = sorted(range(len(batch)), key=lambda at, batch=batch:
-                       (losses_of(torch.tensor(batch[at])).item(), at))
-        place = {at: rank for rank, at in enumerate(ranks)}
-        for at, number in enumerate(batch):
-            scores[number] = math.log(place[at] + 10)
+        losses = [losses_of(torch.tensor(number)).item() for number in batch]
+        scores.update(zip(batch, batch_scores(losses)))
     return scores
 
 
@@ -287,9 +285,8 @@ def test_logits():
         losses = functional.cross_entropy(reference, labels, reduction="none")
         plain = not hasattr(given, "float")
         sampler.update(logits=given, labels=labels.tolist() if plain else labels.int())
-        place = losses.sort(stable=True).indices.argsort().tolist()
-        for at, number in enumerate(order):
-            assert abs(sampler.scorer.scores()[number] - math.log(place[at] + 10)) < 1e-5
+        for number, score in zip(order, batch_scores(losses.tolist())):
+            assert abs(sampler.scorer.scores()[number] - score) < 1e-5
     sampler = shade.Sampler(1)
     list(sampler)
     sampler.update(logits=logits.as_strided((1, 10), (3, 1)), labels=labels[:1])

@@ -241,9 +241,38 @@ Test(backends, sequence_of_host_and_device)
 	cr_assert_eq(shade_scorer_update(s, ids, losses, 1, NULL), 0);
 	scores_of(s, scores);
 	cr_assert_eq(scores[1], (float)log(12));
-	cr_assert_eq(scores[2], (float)log(10));
+	cr_assert_eq(scores[2], (float)log(31.5 + 10)); /* it was alone in its batch */
 	cr_assert_eq(scores[3], (float)log(10));
 	shade_scorer_destroy(s);
+}
+
+/* Equal losses share a rank on both, and a batch of one ranks in the middle. */
+Test(backends, equal_losses)
+{
+	static const uint32_t counts[] = { 1, 2, 64, 255, N };
+	struct shade_scorer *cpu = create_mode(SHADE_SCORE_PADS);
+	struct shade_scorer *cuda = create_cuda(SHADE_SCORE_PADS);
+	uint32_t ids[N];
+	float losses[N], on_host[N], on_device[N];
+	struct shade_score_batch batch = { .size = sizeof(batch),
+					   .ids = ids,
+					   .memory = SHADE_SCORE_DEVICE,
+					   .losses = losses,
+					   .scores_out = on_device };
+
+	for (unsigned i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		for (uint32_t k = 0; k < counts[i]; k++) {
+			ids[k] = k;
+			losses[k] = (float)(k * 7 % 5) * (k % 2 ? 1.0f : -1.0f);
+		}
+		batch.count = counts[i];
+		cr_assert_eq(shade_scorer_update(cpu, ids, losses, counts[i], on_host), 0);
+		cr_assert_eq(shade_scorer_update_batch(cuda, &batch), 0);
+		cr_assert_eq(shade_scorer_sync(cuda), 0);
+		cr_assert(!memcmp(on_host, on_device, counts[i] * sizeof(float)), "%u", counts[i]);
+	}
+	shade_scorer_destroy(cpu);
+	shade_scorer_destroy(cuda);
 }
 
 /* Batches that are only ranked give scores and leave none behind, in whatever sequence they are in

@@ -40,8 +40,8 @@ def refuses(done, *words, code=2):
 
 def rank():
     done = run("rank", stdin="# losses\n0.5\n0.1\n0.5\n\n7\n\n\ninf\n-0\n0")
-    shown = [line and round(math.exp(float(line)) - 10) for line in done.stdout.split("\n")]
-    check(shown == [1, 0, 2, "", 0, "", "", 2, 0, 1, ""], f"ranks: {shown}")
+    shown = [line and round(math.exp(float(line)) - 10, 3) for line in done.stdout.split("\n")]
+    check(shown == [1.5, 0, 1.5, "", 31.5, "", "", 2, 0.5, 0.5, ""], f"ranks: {shown}")
     check(run("rank").stdout == "", "nothing gives nothing")
     refuses(run("rank", stdin="1\n2\nx\n"), "standard input:3", "'x'")
     refuses(run("rank", stdin="1\n\nnan\n"), "standard input:3", "nan")

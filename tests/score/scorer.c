@@ -14,7 +14,7 @@ Test(scorer, ranks_within_a_batch)
 	struct shade_scorer *s = create_mode(SHADE_SCORE_PADS);
 	uint32_t ids[] = { 5, 1, 9, 2, 5 };
 	float losses[] = { 0.5f, 0.0f, INFINITY, -0.0f, 0.2f }, scores[5], all[N];
-	static const int ranks[] = { 3, 0, 4, 1, 2 };
+	static const double ranks[] = { 3, 0.5, 4, 0.5, 2 }; /* -0 and 0 share theirs */
 
 	cr_assert_eq(shade_scorer_update(s, ids, losses, 5, scores), 0);
 	for (int i = 0; i < 5; i++)

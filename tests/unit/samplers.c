@@ -90,3 +90,29 @@ Test(paper, the_head_is_whole)
 		cr_assert(counts[id] != fewest || id <= last);
 	cr_assert_lt(last, 900);
 }
+
+/* --- scores --------------------------------------------------------------------------- */
+
+/* 64 equal losses scored from 2.30 to 4.29 by their positions. */
+Test(scores, equal_losses_share_a_rank)
+{
+	float losses[64], found[64];
+
+	for (int i = 0; i < 64; i++)
+		losses[i] = i % 2 ? 0.0f : -0.0f;
+	cr_assert_eq(pads_rank_batch(losses, 64, found), 0);
+	for (int i = 0; i < 64; i++)
+		cr_assert_float_eq(found[i], log(31.5 + 10), 1e-6, "%d: %f", i, found[i]);
+	losses[7] = 1;
+	cr_assert_eq(pads_rank_batch(losses, 64, found), 0);
+	cr_assert_float_eq(found[7], log(73), 1e-6);
+	cr_assert_float_eq(found[8], log(41), 1e-6);
+}
+
+Test(scores, a_batch_of_one_is_not_the_least_important)
+{
+	float found;
+
+	cr_assert_eq(pads_rank_batch((const float[]){ 0.25f }, 1, &found), 0);
+	cr_assert_float_eq(found, log(31.5 + 10), 1e-6);
+}
