@@ -247,6 +247,7 @@ static void follow_init(struct follow *f)
 		give_up("%s has no samples", f->options->mount);
 	options.samples = f->samples;
 	must_score(shade_scorer_create(&f->scorer, &options));
+	must_score(shade_scorer_batch(f->scorer, f->options->batch));
 	take_over(f);
 	f->resident = must(calloc((options.samples + (size_t)63) / 64, 8));
 	f->order = must(malloc(options.samples * sizeof(*f->order)));

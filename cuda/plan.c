@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "scorer.h"
+#include "shade/sched.h"
 
 static int say_no_memory(void)
 {
@@ -28,6 +29,7 @@ void plan_free(struct plan *plan)
 	free(plan->order);
 	free(plan->weights);
 	free(plan->parts);
+	pads_echo_free(&plan->echo);
 	*plan = (struct plan){ 0 };
 }
 
@@ -39,9 +41,11 @@ const struct plan *plan_find(const struct scorer_state *state, uint64_t epoch)
 	return NULL;
 }
 
-static struct pads_request request_of(const struct shade_scorer_options *o, const struct plan *plan,
+static struct pads_request request_of(const struct scorer_state *state, const struct plan *plan,
 				      uint32_t rank, uint32_t world)
 {
+	const struct shade_scorer_options *o = &state->options;
+
 	return (struct pads_request){
 		.mode = (enum pads_mode)o->mode,
 		.samples = o->samples,
@@ -58,22 +62,11 @@ static struct pads_request request_of(const struct shade_scorer_options *o, cons
 		.uses = o->uses,
 		.strength = o->strength,
 		.capacity = o->capacity,
+		.batch = state->batch,
 	};
 }
 
 /* --- beginning an epoch ------------------------------------------------------------- */
-
-bool plan_echo_is_sound(const struct shade_scorer_options *o, const struct pads_echo *echo)
-{
-	/* A draw makes one use an access from the next introduction to 2 * capacity beyond the
-	 * epoch, and takes over those that were carried: together they must fill the epoch. */
-	if (echo->next_due > (uint64_t)2 * o->capacity + echo->use_count)
-		return false;
-	for (uint32_t i = 0; i < echo->use_count; i++)
-		if (echo->uses[i].id >= o->samples)
-			return false;
-	return true;
-}
 
 static int echo_copy(struct pads_echo *to, const struct pads_echo *from)
 {
@@ -139,13 +132,12 @@ static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64
 	struct pads_request request;
 	int rc = plan_init(plan, state, epoch, resident);
 
+	if (!rc && state->options.mode == SHADE_SCORE_ECHO)
+		rc = echo_copy(&plan->echo, echo);
 	if (rc)
 		return rc;
-	request = request_of(&state->options, plan, 0, 1);
+	request = request_of(state, plan, 0, 1);
 	request.echo = echo;
-	if (state->options.mode == SHADE_SCORE_ECHO && !plan_echo_is_sound(&state->options, echo))
-		return score_fail(-EINVAL, "so many uses do not fit a capacity of %" PRIu32,
-				  state->options.capacity);
 	if (plan->order)
 		rc = pads_draw(&request, plan->order);
 	if (rc)
@@ -199,7 +191,7 @@ static int plan_copy(struct plan *plan, const struct plan *from, const struct sc
 	if (from->resident)
 		memcpy(plan->resident, from->resident, plan_words(o) * sizeof(*plan->resident));
 	plan->drawn = true;
-	return 0;
+	return o->mode == SHADE_SCORE_ECHO ? echo_copy(&plan->echo, &from->echo) : 0;
 }
 
 /* A training resumes on other ranks than the order was assigned to. */
@@ -301,18 +293,6 @@ static int check_nodes(const struct shade_scorer *s, const struct shade_score_no
 	return 0;
 }
 
-/* What is due in an echo was drawn for another capacity: it comes earlier if that was larger. */
-static void set_capacity(struct scorer_state *state, uint32_t capacity)
-{
-	uint64_t latest = (uint64_t)2 * capacity + state->echo.use_count;
-
-	if (!capacity || state->options.mode != SHADE_SCORE_ECHO)
-		return;
-	state->options.capacity = capacity;
-	if (state->echo.next_due > latest)
-		state->echo.next_due = (uint32_t)latest;
-}
-
 /* Ranks of one node take turns, which needs no owners. */
 static bool is_one_node(const struct shade_score_nodes *nodes)
 {
@@ -329,8 +309,8 @@ static int set_nodes(struct shade_scorer *s, const struct shade_score_nodes *nod
 
 	if (rc)
 		return rc;
-	if (nodes)
-		set_capacity(&s->state, nodes->capacity);
+	if (nodes && nodes->capacity && s->state.options.mode == SHADE_SCORE_ECHO)
+		s->state.options.capacity = nodes->capacity;
 	if (nodes && is_one_node(nodes))
 		nodes = NULL;
 	if (nodes) {
@@ -357,6 +337,16 @@ int shade_scorer_nodes(struct shade_scorer *s, const struct shade_score_nodes *n
 	rc = set_nodes(s, nodes);
 	pthread_mutex_unlock(&s->lock);
 	return rc;
+}
+
+int shade_scorer_batch(struct shade_scorer *s, uint32_t entries)
+{
+	if (entries > SCHED_ORDER_MAX)
+		return score_fail(-EINVAL, "a step cannot have %" PRIu32 " entries", entries);
+	pthread_mutex_lock(&s->lock);
+	s->state.batch = entries;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
 }
 
 int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
@@ -430,7 +420,7 @@ static int64_t order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint
 			ids[taken++] = plan->order[i];
 		return length;
 	}
-	request = request_of(o, plan, rank, world);
+	request = request_of(&s->state, plan, rank, world);
 	rc = pads_draw(&request, ids);
 	if (rc)
 		return score_fail(rc, "the order of epoch %" PRIu64 " cannot be drawn: %s", epoch,
@@ -450,9 +440,10 @@ int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank
 }
 
 /* Computed once a plan: it costs about as much as the draw. */
-static int fill_weights(const struct shade_scorer_options *o, struct plan *plan)
+static int fill_weights(const struct scorer_state *state, struct plan *plan)
 {
-	struct pads_request request = request_of(o, plan, 0, 1);
+	const struct shade_scorer_options *o = &state->options;
+	struct pads_request request = request_of(state, plan, 0, 1);
 	float *weights;
 	int rc = 0;
 
@@ -461,7 +452,8 @@ static int fill_weights(const struct shade_scorer_options *o, struct plan *plan)
 	weights = malloc(o->samples * sizeof(*weights));
 	if (!weights)
 		return say_no_memory();
-	if (o->mode == SHADE_SCORE_PADS)
+	request.echo = &plan->echo;
+	if (o->mode == SHADE_SCORE_PADS || o->mode == SHADE_SCORE_ECHO)
 		rc = pads_weights(&request, weights);
 	else
 		for (uint32_t id = 0; id < o->samples; id++)
@@ -483,13 +475,12 @@ static int weights_of(struct shade_scorer *s, uint64_t epoch, const uint32_t *id
 
 	if (!plan)
 		return -ENOENT;
-	if (o->mode == SHADE_SCORE_PAPER || o->mode == SHADE_SCORE_ECHO)
-		return score_fail(-ENOTSUP, "mode %s has no weights",
-				  pads_mode_name((enum pads_mode)o->mode));
+	if (o->mode == SHADE_SCORE_PAPER)
+		return score_fail(-ENOTSUP, "mode paper has no weights");
 	for (uint32_t i = 0; i < count; i++)
 		if (ids[i] >= o->samples)
 			return score_fail(-ERANGE, "there is no sample %" PRIu32, ids[i]);
-	rc = fill_weights(o, plan);
+	rc = fill_weights(&s->state, plan);
 	for (uint32_t i = 0; !rc && i < count; i++)
 		weights[i] = plan->weights[ids[i]];
 	return rc;

@@ -16,12 +16,13 @@
 struct plan {
 	bool drawn;
 	uint64_t epoch;
-	float *scores;	    /* by id */
-	uint64_t *resident; /* bitmap; NULL: nothing is */
-	uint32_t *order;    /* the whole; NULL in mode paper, where each rank has its own */
-	float *weights;	    /* by id; NULL until asked for */
-	uint32_t *parts;    /* the order as it was assigned; NULL: the ranks take turns */
-	uint32_t world;	    /* to so many ranks */
+	float *scores;	       /* by id */
+	uint64_t *resident;    /* bitmap; NULL: nothing is */
+	uint32_t *order;       /* the whole; NULL in mode paper, where each rank has its own */
+	float *weights;	       /* by id; NULL until asked for */
+	uint32_t *parts;       /* the order as it was assigned; NULL: the ranks take turns */
+	uint32_t world;	       /* to so many ranks */
+	struct pads_echo echo; /* mode echo: the state that it was drawn from */
 };
 
 #define PLANS 2 /* the epoch that was begun last, and the one after it */
@@ -29,6 +30,7 @@ struct plan {
 struct scorer_state {
 	struct shade_scorer_options options;
 	float *scores;		      /* by id; below 0: none */
+	uint32_t batch;		      /* entries of one step of all ranks; 0: not told */
 	struct pads_echo echo;	      /* after the plan that was drawn last */
 	struct assign_state assigned; /* as well */
 	struct assign_request nodes;  /* world 0: not told; node_of is malloc'd */
@@ -62,8 +64,6 @@ void scorer_state_free(struct scorer_state *state);
 size_t plan_words(const struct shade_scorer_options *options);
 const struct plan *plan_find(const struct scorer_state *state, uint64_t epoch);
 void plan_free(struct plan *plan);
-/* Whether a draw can go on from this echo state; pads_draw() does not check that. */
-bool plan_echo_is_sound(const struct shade_scorer_options *options, const struct pads_echo *echo);
 
 /* A fingerprint of bytes, against accidents. It is no protection against people. */
 uint64_t score_hash(uint64_t hash, const void *bytes, size_t size);

@@ -5,12 +5,16 @@
  *
  *     "SHADESCR", u32 version, u32 samples, u64 seed, u32 mode, lookahead, draws,
  *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength,
- *     echo: u64 introduced, u32 next_due, u32 count, then count of (u32 id, u32 due),
+ *     echo: u64 introduced, u32 count, u64 accesses, then count of (u32 id, due, left, f32 weight),
+ *     u32 batch,
  *     assigned: u64 position, and unless that is 0 u32 owner[samples], u64 last[samples],
  *     f32 scores[samples], u32 plans, then each plan:
  *       u64 epoch, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
- *       u32 world, assigned[draws],
+ *       u32 world, assigned[draws], echo as above,
  *     u64 fingerprint
+ *
+ * Version 2 is read as well. It had "echo: u64 introduced, u32 next_due, u32 count, then count of
+ * (u32 id, u32 due)", one for each use, no batch, and no echo in a plan.
  */
 #include <endian.h>
 #include <errno.h>
@@ -20,12 +24,14 @@
 #include <string.h>
 
 #include "scorer.h"
+#include "shade/sched.h"
 
 #define MAGIC "SHADESCR"
-#define VERSION 2u
+#define VERSION 3u
+#define VERSION_USES 2u /* the one before, with each use of echo apart */
 #define FINGERPRINT_SEED 0x5ade
 
-enum { PART_RESIDENT = 1, PART_ORDER = 2, PART_ASSIGNED = 4 };
+enum { PART_RESIDENT = 1, PART_ORDER = 2, PART_ASSIGNED = 4, PART_ECHO = 8 };
 
 /* --- bytes ---------------------------------------------------------------------------- */
 
@@ -78,6 +84,7 @@ static void put_array(struct writer *w, const void *values, size_t count)
 struct reader {
 	const unsigned char *from;
 	uint64_t left;
+	uint32_t version;
 	bool failed; /* something was read beyond the end */
 };
 
@@ -113,6 +120,15 @@ static double get_f64(struct reader *r)
 {
 	uint64_t bits = get_u64(r);
 	double value;
+
+	memcpy(&value, &bits, sizeof(value));
+	return value;
+}
+
+static float get_f32(struct reader *r)
+{
+	uint32_t bits = get_u32(r);
+	float value;
 
 	memcpy(&value, &bits, sizeof(value));
 	return value;
@@ -155,12 +171,26 @@ static void save_options(struct writer *w, const struct shade_scorer_options *o)
 	put_f64(w, o->strength);
 }
 
+static void save_echo(struct writer *w, const struct pads_echo *echo)
+{
+	put_u64(w, echo->introduced);
+	put_u32(w, echo->use_count);
+	put_u64(w, echo->accesses);
+	for (uint32_t i = 0; i < echo->use_count; i++) {
+		put_u32(w, echo->uses[i].id);
+		put_u32(w, echo->uses[i].due);
+		put_u32(w, echo->uses[i].left);
+		put_array(w, &echo->uses[i].weight, 1);
+	}
+}
+
 static void save_plan(struct writer *w, const struct shade_scorer_options *o,
 		      const struct plan *plan)
 {
 	put_u64(w, plan->epoch);
 	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0) |
-			   (plan->parts ? PART_ASSIGNED : 0));
+			   (plan->parts ? PART_ASSIGNED : 0) |
+			   (o->mode == SHADE_SCORE_ECHO ? PART_ECHO : 0));
 	put_array(w, plan->scores, o->samples);
 	for (size_t i = 0; plan->resident && i < plan_words(o); i++)
 		put_u64(w, plan->resident[i]);
@@ -170,6 +200,8 @@ static void save_plan(struct writer *w, const struct shade_scorer_options *o,
 		put_u32(w, plan->world);
 		put_array(w, plan->parts, o->draws);
 	}
+	if (o->mode == SHADE_SCORE_ECHO)
+		save_echo(w, &plan->echo);
 }
 
 static void save_assigned(struct writer *w, const struct assign_state *assigned)
@@ -186,10 +218,8 @@ static void save_state(struct writer *w, const struct scorer_state *state)
 	uint32_t plans = 0;
 
 	save_options(w, &state->options);
-	put_u64(w, state->echo.introduced);
-	put_u32(w, state->echo.next_due);
-	put_u32(w, state->echo.use_count);
-	put_array(w, state->echo.uses, (size_t)state->echo.use_count * 2);
+	save_echo(w, &state->echo);
+	put_u32(w, state->batch);
 	save_assigned(w, &state->assigned);
 	put_array(w, state->scores, state->options.samples);
 	for (unsigned i = 0; i < PLANS; i++)
@@ -238,7 +268,8 @@ static int load_options(struct reader *r, struct shade_scorer_options *o)
 	get(r, magic, sizeof(magic));
 	if (memcmp(magic, MAGIC, sizeof(magic)))
 		return say_bad("it does not begin like one");
-	if (get_u32(r) != VERSION)
+	r->version = get_u32(r);
+	if (r->version != VERSION && r->version != VERSION_USES)
 		return say_bad("it is of a version that is not known here");
 	o->samples = get_u32(r);
 	o->seed = get_u64(r);
@@ -276,20 +307,67 @@ static int load_scores(struct reader *r, uint32_t samples, float **scores)
 	return scores_are_sound(*scores, samples) ? 0 : say_bad("a score is none");
 }
 
-static int load_echo(struct reader *r, struct scorer_state *state)
+static int compare_ids(const void *a, const void *b)
 {
-	state->echo.introduced = get_u64(r);
-	state->echo.next_due = get_u32(r);
-	state->echo.use_count = get_u32(r);
-	state->echo.uses = get_array(r, (size_t)state->echo.use_count * 2);
-	if (!state->echo.uses) {
-		state->echo.use_count = 0;
-		return say_missing(r);
+	uint32_t x = ((const struct pads_echo_use *)a)->id,
+		 y = ((const struct pads_echo_use *)b)->id;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Of version 2: one entry for each use, in the sequence of their dues. The uses of a sample become
+ * one entry that is due with the first of them. All had the same weight. */
+static void join_uses(struct pads_echo *echo, uint32_t samples)
+{
+	struct pads_echo_use *uses = echo->uses;
+	uint32_t count = 0, latest = pads_echo_due_max(samples);
+
+	qsort(uses, echo->use_count, sizeof(*uses), compare_ids);
+	for (uint32_t i = 0; i < echo->use_count; i++) {
+		if (!count || uses[count - 1].id != uses[i].id) {
+			uses[count] = uses[i];
+			uses[count++].left = 0;
+		}
+		if (uses[i].due < uses[count - 1].due)
+			uses[count - 1].due = uses[i].due;
+		if (uses[count - 1].due > latest)
+			uses[count - 1].due = latest;
+		uses[count - 1].left++;
 	}
-	if (state->options.mode == SHADE_SCORE_ECHO &&
-	    !plan_echo_is_sound(&state->options, &state->echo))
-		return say_bad("the uses that are due make no sense");
-	return 0;
+	echo->use_count = count;
+}
+
+static int load_echo(struct reader *r, const struct shade_scorer_options *o, struct pads_echo *echo)
+{
+	uint64_t entry = r->version == VERSION ? 16 : 8;
+	uint32_t count;
+
+	echo->introduced = get_u64(r);
+	if (r->version == VERSION_USES)
+		(void)get_u32(r);
+	count = get_u32(r);
+	if (r->version == VERSION)
+		echo->accesses = get_u64(r);
+	if (r->failed || count > r->left / entry)
+		return say_bad("it is cut off");
+	echo->uses = malloc(count * sizeof(*echo->uses) + 1);
+	if (!echo->uses)
+		return score_fail(-ENOMEM, "out of memory");
+	for (echo->use_count = 0; echo->use_count < count; echo->use_count++) {
+		struct pads_echo_use *use = &echo->uses[echo->use_count];
+
+		*use = (struct pads_echo_use){ .id = get_u32(r), .left = 1, .weight = 1 };
+		use->due = get_u32(r);
+		if (r->version == VERSION_USES)
+			continue;
+		use->left = get_u32(r);
+		use->weight = get_f32(r);
+	}
+	if (r->version == VERSION_USES)
+		join_uses(echo, o->samples);
+	return pads_echo_is_sound(echo, o->samples)
+		       ? 0
+		       : say_bad("the uses that are due make no sense");
 }
 
 static int load_assigned(struct reader *r, struct scorer_state *state)
@@ -320,6 +398,13 @@ static int load_assigned(struct reader *r, struct scorer_state *state)
 	return 0;
 }
 
+static int load_batch(struct reader *r, struct scorer_state *state)
+{
+	if (r->version == VERSION)
+		state->batch = get_u32(r);
+	return state->batch <= SCHED_ORDER_MAX ? 0 : say_bad("a batch is too large");
+}
+
 static int load_bitmap(struct reader *r, const struct shade_scorer_options *o, uint64_t **bitmap)
 {
 	size_t words = plan_words(o);
@@ -346,6 +431,17 @@ static int load_ids(struct reader *r, const struct shade_scorer_options *o, uint
 	return 0;
 }
 
+/* Whether a plan may consist of these parts. */
+static bool parts_are_sound(const struct reader *r, const struct shade_scorer_options *o,
+			    uint32_t parts)
+{
+	bool echo = o->mode == SHADE_SCORE_ECHO && r->version == VERSION;
+
+	return !(parts & PART_ORDER) == (o->mode == SHADE_SCORE_PAPER) &&
+	       (parts & PART_ORDER || !(parts & PART_ASSIGNED)) && !(parts & PART_ECHO) == !echo &&
+	       parts <= (PART_RESIDENT | PART_ORDER | PART_ASSIGNED | PART_ECHO);
+}
+
 static int load_plan(struct reader *r, const struct shade_scorer_options *o, struct plan *plan)
 {
 	uint32_t parts;
@@ -354,19 +450,20 @@ static int load_plan(struct reader *r, const struct shade_scorer_options *o, str
 	plan->epoch = get_u64(r);
 	parts = get_u32(r);
 	plan->drawn = true;
-	if (!(parts & PART_ORDER) != (o->mode == SHADE_SCORE_PAPER) ||
-	    (parts & PART_ASSIGNED && !(parts & PART_ORDER)) ||
-	    parts > (PART_RESIDENT | PART_ORDER | PART_ASSIGNED))
+	if (!parts_are_sound(r, o, parts))
 		return say_bad("an order is missing");
 	rc = load_scores(r, o->samples, &plan->scores);
 	if (!rc && parts & PART_RESIDENT)
 		rc = load_bitmap(r, o, &plan->resident);
 	if (!rc && parts & PART_ORDER)
 		rc = load_ids(r, o, &plan->order);
-	if (rc || !(parts & PART_ASSIGNED))
-		return rc;
-	plan->world = get_u32(r);
-	return load_ids(r, o, &plan->parts);
+	if (!rc && parts & PART_ASSIGNED) {
+		plan->world = get_u32(r);
+		rc = load_ids(r, o, &plan->parts);
+	}
+	if (!rc && parts & PART_ECHO)
+		rc = load_echo(r, o, &plan->echo);
+	return rc;
 }
 
 static int load_state(struct reader *r, struct scorer_state *state)
@@ -375,7 +472,9 @@ static int load_state(struct reader *r, struct scorer_state *state)
 	int rc = load_options(r, &state->options);
 
 	if (!rc)
-		rc = load_echo(r, state);
+		rc = load_echo(r, &state->options, &state->echo);
+	if (!rc)
+		rc = load_batch(r, state);
 	if (!rc)
 		rc = load_assigned(r, state);
 	if (!rc)

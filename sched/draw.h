@@ -59,4 +59,8 @@ int draw_paper(const struct pads_request *request, uint32_t *order);
 int draw_pads(const struct pads_request *request, uint32_t *order);
 int draw_echo(const struct pads_request *request, uint32_t *order);
 
+/* pads_weights() of the modes that have weights. */
+int weights_pads(const struct pads_request *request, float *weights);
+int weights_echo(const struct pads_request *request, float *weights);
+
 #endif

@@ -18,12 +18,13 @@
 static const struct {
 	const char *name;
 	int (*draw)(const struct pads_request *request, uint32_t *order);
+	int (*weights)(const struct pads_request *request, float *weights);
 } modes[] = {
-	[PADS_UNIFORM] = { "uniform", draw_uniform },
-	[PADS_REPLACEMENT] = { "replacement", draw_replacement },
-	[PADS_PAPER] = { "paper", draw_paper },
-	[PADS_PADS] = { "pads", draw_pads },
-	[PADS_ECHO] = { "echo", draw_echo },
+	[PADS_UNIFORM] = { "uniform", draw_uniform, NULL },
+	[PADS_REPLACEMENT] = { "replacement", draw_replacement, NULL },
+	[PADS_PAPER] = { "paper", draw_paper, NULL },
+	[PADS_PADS] = { "pads", draw_pads, weights_pads },
+	[PADS_ECHO] = { "echo", draw_echo, weights_echo },
 };
 
 const char *pads_mode_name(enum pads_mode mode)
@@ -100,6 +101,7 @@ static void fill_in(struct pads_request *r)
 	r->world = r->world ? r->world : 1;
 	r->rep = r->rep != 0 ? r->rep : 1;
 	r->uses = r->uses != 0 ? r->uses : 4;
+	r->batch = r->batch ? r->batch : 1024;
 	r->cover_epochs = r->cover_epochs ? r->cover_epochs : 5;
 	if (!r->max_repeats)
 		r->max_repeats = r->rep > 2 ? (uint32_t)fmin(2 * r->rep, 1e6) : 4;
@@ -136,6 +138,15 @@ int pads_draw(const struct pads_request *request, uint32_t *order)
 	if (draw_complete(&r))
 		return -EINVAL;
 	return modes[r.mode].draw(&r, order);
+}
+
+int pads_weights(const struct pads_request *request, float *weights)
+{
+	struct pads_request r = *request;
+
+	if (draw_complete(&r) || !modes[r.mode].weights)
+		return -EINVAL;
+	return modes[r.mode].weights(&r, weights);
 }
 
 struct philox_stream draw_stream(const struct pads_request *request, enum philox_purpose purpose)

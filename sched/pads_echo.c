@@ -3,13 +3,18 @@
  * echo: read every sample once, and use it several times while it is there.
  *
  * A stream of fresh permutations introduces samples. Each gets a number of uses, `uses`
- * on the mean; its first is at once, the others at random times within the following
- * 2 * capacity accesses; then it is not needed any more. The next sample is introduced
- * when as many accesses have passed as the last one has uses, so that introductions keep
- * pace with accesses by themselves, and hits tend to 1 - 1/uses.
+ * on the mean; its first is at once, and each other one a gap after the one before it. A gap is
+ * at least a batch, so that no batch has a sample twice, but never more than the cache can hold:
+ * a sample is resident for (uses - 1) gaps and one comes every `uses` accesses, so `capacity`
+ * samples are resident if a gap is capacity * uses / (uses - 1). Where a batch is less than what
+ * the capacity allows, gaps vary by chance, so that samples meet others each time.
  *
- * An epoch is the next `draws` uses by time. Uses that are due later go into the state,
- * and samples that would have been introduced later go back to the stream.
+ * Each access is the use that was due first; an introduction, if fewer uses are owed than gaps of
+ * that mean make, or if nothing is due. So introductions keep pace with accesses by themselves:
+ * each sample gets its uses, and hits tend to 1 - 1/uses. A sample that the stream brings while
+ * uses of it are owed, or within a gap after its last, only gets more of them.
+ *
+ * An epoch is the next `draws` accesses. What is owed then goes into the state.
  *
  * With strength 1 a sample of rank percentile r has as many uses on the mean as if it
  * stayed for another with probability r^(1/(uses-1)), bounded, and scaled so that the
@@ -25,15 +30,29 @@
 #include "array.h"
 #include "draw.h"
 #include "radix.h"
+#include "shade/sched.h"
 
-#define SPREAD 2	   /* uses spread over this many times the capacity */
-#define BOUND 8		   /* expected further uses: at most so many times the mean */
-#define PERCENTILES 1024   /* ranks are told apart so finely */
-#define CARRIED UINT32_MAX /* no introduction of this epoch */
+#define BOUND 8		 /* expected further uses: at most so many times the mean */
+#define PERCENTILES 1024 /* ranks are told apart so finely */
+#define TRIES 64	 /* introductions to find a sample that may come now */
+#define NOBODY UINT32_MAX
 
-struct event {
-	uint32_t id;
-	uint32_t introduction; /* which of this epoch's, or CARRIED */
+/* Positions within an epoch, and dues beyond its end, are 32 bits. */
+_Static_assert(SCHED_ORDER_MAX + 2ull * SCHED_SAMPLES_MAX + 2 < UINT32_MAX,
+	       "positions do not wrap");
+
+/* Gaps between the uses of a sample, in accesses. */
+struct rhythm {
+	uint32_t least;
+	uint32_t spread; /* by chance, up to so much more */
+};
+
+/* What is owed of a sample. */
+struct debt {
+	uint32_t due;  /* its next use comes at this position or later */
+	uint32_t left; /* uses; 0: it only rests until then */
+	uint32_t next; /* the next one that is due then, plus 1 */
+	float weight;  /* of each of these uses */
 };
 
 struct echo {
@@ -41,10 +60,14 @@ struct echo {
 	float *further;		      /* expected uses after the first, by id */
 	struct draw_list permutation; /* of `pass` */
 	uint64_t pass;
-	struct event *events;
-	size_t event_room;
-	struct draw_list schedule; /* due time, index of event */
-	uint32_t next_now;	   /* when the next introduction after these is due */
+	struct rhythm rhythm;
+	struct debt *debts; /* by id */
+	uint32_t *due;	    /* by position: the first sample that is due then, plus 1 */
+	size_t positions;
+	size_t served;	     /* before this position nothing is due any more */
+	uint64_t owed;	     /* uses of all samples */
+	uint64_t target;     /* how many should be */
+	uint64_t introduced; /* as in the state */
 };
 
 /* --- arithmetic that is the same everywhere ----------------------------------------- */
@@ -135,42 +158,106 @@ static int expect_uses(struct echo *e)
 	return 0;
 }
 
+/* --- rhythm --------------------------------------------------------------------------- */
+
+/* Without need for longer gaps half of the capacity is enough: the rest is the policy's. */
+static double usual_gap(const struct pads_request *r)
+{
+	return fmin(2.0 * r->capacity / r->uses, r->capacity);
+}
+
+/* The mean gap, and the least one. A batch may fill all of the capacity but a 32nd, and what is
+ * less than a batch all but an eighth: there must be room for those that come by chance. */
+static double mean_gap(const struct pads_request *r, double *least)
+{
+	double most = r->uses > 1 ? r->capacity * r->uses / (r->uses - 1) : INFINITY;
+
+	*least = fmin(r->batch, r->samples / 2);
+	if (*least > most * 31 / 32) {
+		*least = most * 13 / 16;
+		return most * 7 / 8;
+	}
+	most = most * 31 / 32;
+	return fmax(usual_gap(r), fmin(*least + (most - *least) / 4, *least * 9 / 8));
+}
+
+/* How many uses are owed if gaps have that mean: a sample with f further ones owes f for a gap,
+ * then one less, and so on. */
+static double expect_owed(const struct echo *e, double gap)
+{
+	const struct pads_request *r = e->request;
+	double sum = 0;
+
+	for (uint32_t id = 0; id < r->samples; id++) {
+		double whole = floor(e->further[id]), part = e->further[id] - whole;
+
+		sum += whole * (whole + 1) / 2 + part * (whole + 1);
+	}
+	return gap * sum / r->samples / r->uses;
+}
+
+static void find_rhythm(struct echo *e)
+{
+	double least, mean = mean_gap(e->request, &least);
+
+	e->rhythm.least = least > 1 ? (uint32_t)least : 1;
+	e->rhythm.spread = mean > e->rhythm.least ? (uint32_t)(2 * (mean - e->rhythm.least)) : 0;
+	e->target = (uint64_t)expect_owed(e, mean);
+	assert(e->rhythm.least + (uint64_t)e->rhythm.spread <=
+	       pads_echo_due_max(e->request->samples));
+}
+
 /* --- the schedule ----------------------------------------------------------------------- */
 
 static int echo_init(struct echo *e, const struct pads_request *request)
 {
-	/* Introductions go on for draws + spread accesses, the last one with all its uses. */
-	size_t spread = (size_t)SPREAD * request->capacity;
-	size_t bound = (size_t)(BOUND * request->uses * BOUND) + 2;
-	int rc;
-
 	*e = (struct echo){ .request = request, .pass = UINT64_MAX };
-	e->event_room = request->draws + spread + bound + request->echo->use_count;
-	if (e->event_room > UINT32_MAX)
-		return -EINVAL;
+	e->introduced = request->echo->introduced;
 	e->further = array_new(request->samples, sizeof(*e->further));
-	e->events = array_new(e->event_room, sizeof(*e->events));
-	if (!e->further || !e->events)
+	e->debts = array_new(request->samples, sizeof(*e->debts));
+	if (!e->further || !e->debts)
 		return -ENOMEM;
-	rc = draw_list_init(&e->permutation, request->samples);
-	if (!rc)
-		rc = draw_list_init(&e->schedule, e->event_room);
-	return rc;
+	return draw_list_init(&e->permutation, request->samples);
 }
 
 static void echo_free(struct echo *e)
 {
 	free(e->further);
-	free(e->events);
+	free(e->debts);
+	free(e->due);
 	draw_list_free(&e->permutation);
-	draw_list_free(&e->schedule);
 }
 
-static void add_event(struct echo *e, uint32_t due, uint32_t id, uint32_t introduction)
+static void make_due(struct echo *e, uint32_t id, uint32_t position)
 {
-	assert(e->schedule.count < e->event_room);
-	e->events[e->schedule.count] = (struct event){ id, introduction };
-	draw_list_add(&e->schedule, due, (uint32_t)e->schedule.count);
+	struct debt *debt = &e->debts[id];
+
+	assert(position < e->positions && position >= e->served && debt->left);
+	debt->due = position;
+	debt->next = e->due[position];
+	e->due[position] = id + 1;
+}
+
+/* Takes over what the state owes. Gaps may have been longer when that was drawn. */
+static int begin_schedule(struct echo *e)
+{
+	const struct pads_echo *state = e->request->echo;
+	uint32_t longest = e->rhythm.least + e->rhythm.spread;
+
+	e->positions = (size_t)e->request->draws + longest + 1;
+	e->due = array_new(e->positions, sizeof(*e->due));
+	if (!e->due)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < state->use_count; i++) {
+		const struct pads_echo_use *use = &state->uses[i];
+		uint32_t due = use->due < longest ? use->due : longest;
+
+		e->debts[use->id] = (struct debt){ due, use->left, 0, use->weight };
+		e->owed += use->left;
+		if (use->left)
+			make_due(e, use->id, due);
+	}
+	return 0;
 }
 
 /* The sample at `index` of the endless stream of permutations. */
@@ -190,84 +277,115 @@ static uint32_t stream_sample(struct echo *e, uint64_t index)
 	return draw_list_id(&e->permutation, index % e->request->samples);
 }
 
-/* One sample's uses, the first at `now`. Returns how many. */
-static uint32_t introduce(struct echo *e, uint32_t introduction, uint32_t now)
+static float weight_of(const struct echo *e, uint32_t id)
 {
-	uint64_t index = e->request->echo->introduced + introduction;
-	uint32_t id = stream_sample(e, index);
+	return (float)(e->request->uses / (1 + (double)e->further[id]));
+}
+
+/* One use of a sample, here. What follows is a gap away, and so is its next introduction. */
+static uint32_t use(struct echo *e, uint32_t id, uint32_t now)
+{
+	struct philox_stream stream = { e->request->seed, e->request->echo->accesses + now,
+					PHILOX_SPREAD };
+	uint64_t chance = philox_u32(stream, 0) * ((uint64_t)e->rhythm.spread + 1) >> 32;
+	struct debt *debt = &e->debts[id];
+
+	assert(debt->left && e->owed);
+	debt->left--;
+	e->owed--;
+	debt->due = now + e->rhythm.least;
+	if (debt->left)
+		make_due(e, id, debt->due + (uint32_t)chance);
+	return id;
+}
+
+/* The next sample of the stream. Returns it after its first use; NOBODY: it was used less than a
+ * gap ago, or will be used anyway, and its uses come later. */
+static uint32_t introduce(struct echo *e, uint32_t now)
+{
+	uint64_t index = e->introduced++;
+	uint32_t id = stream_sample(e, index), before = e->debts[id].left;
 	struct philox_stream round = { e->request->seed, index, PHILOX_ROUND };
-	struct philox_stream spread = { e->request->seed, index, PHILOX_SPREAD };
-	uint32_t further = (uint32_t)(e->further[id] + philox_unit(round, 0));
-	uint64_t window = (uint64_t)SPREAD * e->request->capacity;
+	uint32_t uses = 1 + (uint32_t)(e->further[id] + philox_unit(round, 0));
+	struct debt *debt = &e->debts[id];
 
-	add_event(e, now, id, introduction);
-	for (uint32_t i = 0; i < further; i++)
-		add_event(e, now + 1 + (uint32_t)(philox_u32(spread, i) * window >> 32), id,
-			  introduction);
-	return 1 + further;
+	debt->weight = ((float)before * debt->weight + (float)uses * weight_of(e, id)) /
+		       (float)(before + uses);
+	debt->left += uses;
+	e->owed += uses;
+	if (!before && debt->due <= now)
+		return use(e, id, now);
+	if (!before)
+		make_due(e, id, debt->due);
+	return NOBODY;
 }
 
-static void fill_schedule(struct echo *e)
+/* Takes the sample that is due first, up to a position; NOBODY: none is. */
+static uint32_t take_due(struct echo *e, size_t last)
 {
-	const struct pads_echo *state = e->request->echo;
-	uint64_t end = e->request->draws + (uint64_t)SPREAD * e->request->capacity;
-	uint32_t introduction = 0;
-	uint64_t now = state->next_due;
+	for (size_t position = e->served; position <= last && position < e->positions; position++) {
+		uint32_t id = e->due[position] - 1;
 
-	for (uint32_t i = 0; i < state->use_count; i++)
-		add_event(e, state->uses[i].due, state->uses[i].id, CARRIED);
-	/* A sample with more uses than an epoch has entries puts the next one far off: the
-	 * epoch is filled all the same. */
-	while (now <= end || e->schedule.count < e->request->draws)
-		now += introduce(e, introduction++, (uint32_t)now);
-	e->next_now = (uint32_t)now;
-	draw_list_sort(&e->schedule);
-}
-
-static const struct event *event_at(const struct echo *e, size_t index)
-{
-	return &e->events[draw_list_id(&e->schedule, index)];
-}
-
-/* How many introductions the epoch's entries hold. */
-static uint32_t count_introduced(const struct echo *e)
-{
-	uint32_t introduced = 0;
-
-	for (size_t i = 0; i < e->request->draws; i++) {
-		uint32_t introduction = event_at(e, i)->introduction;
-
-		if (introduction != CARRIED && introduction >= introduced)
-			introduced = introduction + 1;
+		if (id == NOBODY)
+			continue;
+		e->due[position] = e->debts[id].next;
+		return id;
 	}
-	return introduced;
+	return NOBODY;
 }
 
-/* What the next epoch takes over: later uses of samples that were introduced. */
+static uint32_t next_access(struct echo *e, uint32_t now)
+{
+	uint32_t id = NOBODY;
+
+	while (e->served < now && !e->due[e->served])
+		e->served++;
+	while (id == NOBODY && e->owed < e->target)
+		id = introduce(e, now);
+	if (id != NOBODY)
+		return id;
+	id = take_due(e, now);
+	if (id != NOBODY)
+		return use(e, id, now);
+	for (int i = 0; i < TRIES && id == NOBODY; i++)
+		id = introduce(e, now);
+	if (id != NOBODY)
+		return id;
+	/* Nearly all samples were used a moment ago: one of them comes too early. */
+	id = take_due(e, e->positions);
+	assert(id != NOBODY);
+	return use(e, id, now);
+}
+
+static bool is_owed(const struct echo *e, uint32_t id)
+{
+	return e->debts[id].left || e->debts[id].due > e->request->draws;
+}
+
+/* What the next epoch takes over. */
 static int carry_over(struct echo *e)
 {
 	struct pads_echo *state = e->request->echo;
-	uint32_t introduced = count_introduced(e), count = 0, next_due = CARRIED;
-	uint32_t end = (uint32_t)(e->schedule.entries[e->request->draws - 1] >> 32);
-	struct pads_echo_use *uses =
-		array_new(e->schedule.count - e->request->draws, sizeof(*uses));
+	uint32_t count = 0, draws = e->request->draws;
+	struct pads_echo_use *uses;
 
+	for (uint32_t id = 0; id < e->request->samples; id++)
+		count += is_owed(e, id);
+	uses = array_new((size_t)count + 1, sizeof(*uses));
 	if (!uses)
 		return -ENOMEM;
-	for (size_t i = e->request->draws; i < e->schedule.count; i++) {
-		const struct event *event = event_at(e, i);
-		uint32_t due = (uint32_t)(e->schedule.entries[i] >> 32);
+	count = 0;
+	for (uint32_t id = 0; id < e->request->samples; id++) {
+		const struct debt *debt = &e->debts[id];
 
-		/* The first event of an introduction is its first use. */
-		if (event->introduction == introduced && next_due == CARRIED)
-			next_due = due - end;
-		if (event->introduction == CARRIED || event->introduction < introduced)
-			uses[count++] = (struct pads_echo_use){ event->id, due - end };
+		if (is_owed(e, id))
+			uses[count++] =
+				(struct pads_echo_use){ id,
+							debt->due > draws ? debt->due - draws : 0,
+							debt->left, debt->weight };
 	}
-	if (next_due == CARRIED)
-		next_due = e->next_now - end;
 	free(state->uses);
-	*state = (struct pads_echo){ state->introduced + introduced, next_due, count, uses };
+	*state = (struct pads_echo){ e->introduced, state->accesses + draws, count, uses };
 	return 0;
 }
 
@@ -280,14 +398,58 @@ int draw_echo(const struct pads_request *request, uint32_t *order)
 	if (!rc)
 		rc = expect_uses(&e);
 	if (!rc) {
-		fill_schedule(&e);
-		rc = carry_over(&e);
+		find_rhythm(&e);
+		rc = begin_schedule(&e);
+	}
+	for (uint32_t now = 0; !rc && now < request->draws; now++) {
+		uint32_t id = next_access(&e, now);
+
+		if (now % request->world == request->rank)
+			order[taken++] = id;
 	}
 	if (!rc)
-		for (uint32_t i = request->rank; i < request->draws; i += request->world)
-			order[taken++] = event_at(&e, i)->id;
+		rc = carry_over(&e);
 	echo_free(&e);
 	return rc;
+}
+
+/* --- weights -------------------------------------------------------------------------- */
+
+int weights_echo(const struct pads_request *request, float *weights)
+{
+	const struct pads_echo *state = request->echo;
+	struct echo e;
+	int rc = echo_init(&e, request);
+
+	if (!rc)
+		rc = expect_uses(&e);
+	for (uint32_t id = 0; !rc && id < request->samples; id++)
+		weights[id] = weight_of(&e, id);
+	for (uint32_t i = 0; !rc && i < state->use_count; i++)
+		if (state->uses[i].left)
+			weights[state->uses[i].id] = state->uses[i].weight;
+	echo_free(&e);
+	return rc;
+}
+
+/* --- states --------------------------------------------------------------------------- */
+
+uint32_t pads_echo_due_max(uint32_t samples)
+{
+	return 1 + 2 * samples;
+}
+
+bool pads_echo_is_sound(const struct pads_echo *echo, uint32_t samples)
+{
+	for (uint32_t i = 0; i < echo->use_count; i++) {
+		const struct pads_echo_use *use = &echo->uses[i];
+
+		if (use->id >= samples || (i && use->id <= use[-1].id) ||
+		    use->due > pads_echo_due_max(samples) || use->left > PADS_ECHO_LEFT_MAX ||
+		    (!use->left && !use->due) || !(use->weight > 0 && use->weight <= 1000))
+			return false;
+	}
+	return true;
 }
 
 void pads_echo_free(struct pads_echo *echo)

@@ -304,15 +304,11 @@ static void expected_weights(const struct mixed *m, float *weights)
 	}
 }
 
-int pads_weights(const struct pads_request *request, float *weights)
+int weights_pads(const struct pads_request *request, float *weights)
 {
-	struct pads_request r = *request;
 	struct mixed m = { 0 };
-	int rc = draw_complete(&r);
+	int rc = mixed_init(&m, request);
 
-	if (rc || r.mode != PADS_PADS)
-		return -EINVAL;
-	rc = mixed_init(&m, &r);
 	if (!rc) {
 		take_must(&m);
 		expected_weights(&m, weights);

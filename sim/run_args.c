@@ -234,6 +234,7 @@ static void check_options(struct run_options *options)
 			     "and replay it");
 	check_nodes(options);
 	options->request.samples = options->samples;
+	options->request.batch = options->batch * options->world;
 	for (uint32_t node = 0; node < options->nodes; node++)
 		capacity += args_capacity_bytes(options->capacities[node], options->samples);
 	options->request.capacity =

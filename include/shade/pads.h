@@ -9,6 +9,7 @@
 #ifndef SHADE_PADS_H
 #define SHADE_PADS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pads_mode {
@@ -19,18 +20,20 @@ enum pads_mode {
 	PADS_ECHO,	  /* a permutation whose samples are used several times while resident */
 };
 
-/* Uses that are due after the epoch that was drawn last, carried into the next one. */
+/* Uses of a sample that come after the epoch that was drawn last. */
 struct pads_echo_use {
 	uint32_t id;
-	uint32_t due; /* accesses after the epoch begins */
+	uint32_t due;  /* accesses of the next epoch before which it does not come */
+	uint32_t left; /* uses; 0: it was used lately */
+	float weight;  /* of each of them, as in pads_weights() */
 };
 
 /* What `echo` carries from epoch to epoch. Zero it to begin; plain data, to be saved. */
 struct pads_echo {
 	uint64_t introduced; /* samples taken from the stream of permutations so far */
-	uint32_t next_due;   /* accesses until the next one is */
+	uint64_t accesses;   /* entries drawn so far */
 	uint32_t use_count;
-	struct pads_echo_use *uses; /* malloc'd */
+	struct pads_echo_use *uses; /* malloc'd; by ascending id */
 };
 
 struct pads_request {
@@ -54,6 +57,9 @@ struct pads_request {
 	double uses;	   /* the mean number of uses of a fetched sample; 0: 4 */
 	double strength;   /* 0: all samples alike, 1: by importance */
 	uint32_t capacity; /* how many samples the cache holds */
+	/* Entries of one training step, of all ranks together; 0: 1024. A sample comes again so
+	 * many entries later at the earliest, as far as the capacity allows. */
+	uint32_t batch;
 	struct pads_echo *echo;
 };
 
@@ -64,8 +70,14 @@ uint32_t pads_length(const struct pads_request *request);
  * -ENOMEM; on failure the echo state is as before. */
 int pads_draw(const struct pads_request *request, uint32_t *order);
 
-/* For each sample the factor that makes the gradient over a PADS_PADS epoch unbiased:
- * draws / samples / (expected entries of the sample). 0, -EINVAL or -ENOMEM. */
+/* For each sample the factor that makes the gradient over an epoch unbiased:
+ * draws / samples / (expected entries of the sample). 0, -EINVAL or -ENOMEM. For PADS_PADS, and
+ * for PADS_ECHO, where request->echo is the state that the epoch was drawn from.
+ *
+ * In echo a sample has the weight of all its uses from its introduction on, by its score at that
+ * time. So the weighted sum over a pass through the data set is exact on the mean, however scores
+ * change; with strength 0 all weights are 1. Only a sample that the next pass brings while uses of
+ * the last one are owed has one weight for both. */
 int pads_weights(const struct pads_request *request, float *weights);
 
 /* "paper" and so on; NULL for an unknown mode. */
@@ -73,6 +85,12 @@ const char *pads_mode_name(enum pads_mode mode);
 /* 0, or -EINVAL for an unknown name. */
 int pads_mode_find(const char *name, enum pads_mode *mode);
 
+#define PADS_ECHO_LEFT_MAX (1u << 20)
+/* The latest due that a draw leaves. */
+uint32_t pads_echo_due_max(uint32_t samples);
+/* Whether draws can leave such a state, whatever capacity, uses and batch they had. pads_draw()
+ * relies on that and does not check it. */
+bool pads_echo_is_sound(const struct pads_echo *echo, uint32_t samples);
 void pads_echo_free(struct pads_echo *echo);
 
 /* SHADE's score of a sample from the rank of its loss within its batch, 0 the smallest. */

@@ -164,6 +164,12 @@ struct shade_score_nodes {
  * the first time after epoch 0 guesses who has what. */
 int shade_scorer_nodes(struct shade_scorer *s, const struct shade_score_nodes *nodes);
 
+/* How many entries one training step of all ranks has, for orders of mode echo that are drawn from
+ * now on: a sample comes again so many entries later at the earliest, as far as the capacity
+ * allows. 0: not known, which counts as 1024. It is saved with the state. All ranks must say the
+ * same. */
+int shade_scorer_batch(struct shade_scorer *s, uint32_t entries);
+
 /* `epoch` begins: draws, see above. `resident`: a bit for each sample, the first one the lowest
  * bit of the first byte, (samples + 7) / 8 bytes as in MNT/.shade/resident; NULL: none is. */
 int shade_scorer_begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident);
@@ -173,8 +179,8 @@ uint32_t shade_scorer_length(struct shade_scorer *s, uint32_t rank, uint32_t wor
 /* That part of the order of an epoch that was drawn. Returns its length. */
 int64_t shade_scorer_order(struct shade_scorer *s, uint64_t epoch, uint32_t rank, uint32_t world,
 			   uint32_t *ids, uint64_t room);
-/* For each id the factor of its loss that keeps the gradient over that epoch unbiased. Modes
- * pads, uniform and replacement; others -ENOTSUP. */
+/* For each id the factor of its loss that keeps the gradient over that epoch unbiased; pads.h says
+ * how exactly. Mode paper has none: -ENOTSUP. */
 int shade_scorer_weights(struct shade_scorer *s, uint64_t epoch, const uint32_t *ids,
 			 float *weights, uint32_t count);
 /* A number that is the same on two ranks if their orders of `epoch` were drawn from the same

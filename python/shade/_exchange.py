@@ -23,12 +23,13 @@ class News(NamedTuple):
     capacity: int  # samples that the mount holds; 0: it does not matter
     scored: List[Scored]
     plan: Dict[str, Any]  # what must be the same on all: options, and a digest of the last draw
+    batch: int = 0  # samples of its batches; 0: it does not know
 
 
 def pack(news: News) -> bytes:
     """As bytes."""
     head = json.dumps({"epoch": news.epoch, "mount": news.mount, "plan": news.plan,
-                       "capacity": news.capacity,
+                       "capacity": news.capacity, "batch": news.batch,
                        "resident": None if news.resident is None else len(news.resident),
                        "scored": [[entry.batch, len(entry.ids)] for entry in news.scored]})
     parts = [len(head).to_bytes(8, "little"), head.encode(), news.resident or b""]
@@ -49,7 +50,8 @@ def unpack(data: bytes) -> News:
     resident = None if head["resident"] is None else take(head["resident"])
     scored = [Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)))
               for batch, count in head["scored"]]
-    return News(head["epoch"], head["mount"], resident, head["capacity"], scored, head["plan"])
+    return News(head["epoch"], head["mount"], resident, head["capacity"], scored, head["plan"],
+                head.get("batch", 0))
 
 
 def disagreement(all_news: List[News]) -> Optional[str]:

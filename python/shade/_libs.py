@@ -96,6 +96,7 @@ _SCORE: Functions = {
     "shade_scorer_merge": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
     "shade_scorer_scores": (c_int, [c_void_p, _FLOATS]),
     "shade_scorer_nodes": (c_int, [c_void_p, POINTER(ScoreNodes)]),
+    "shade_scorer_batch": (c_int, [c_void_p, c_uint32]),
     "shade_scorer_begin": (c_int, [c_void_p, c_uint64, c_char_p]),
     "shade_scorer_length": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "shade_scorer_order": (c_int64, [c_void_p, c_uint64, c_uint32, c_uint32, _IDS, c_uint64]),

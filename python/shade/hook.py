@@ -170,7 +170,7 @@ class Hook:
         self.seen += 1
         what = f"DataLoader {self.seen} ({type(arguments['dataset']).__name__})"
         old, reason = _random_sampler(arguments)
-        sampler = None if reason else self.make_sampler(arguments["dataset"], old)
+        sampler = None if reason else self.make_sampler(arguments, old)
         if isinstance(sampler, str):
             reason, sampler = sampler, None
         if sampler is None:
@@ -185,20 +185,21 @@ class Hook:
         _say(f"{what}: {old_name} became shade.Sampler, mode {self.settings.mode}, seed "
              f"{self.settings.seed}, rank {sampler.rank} of {sampler.world}, {where}")
 
-    def make_sampler(self, dataset: Any, old: Any) -> Any:
+    def make_sampler(self, arguments: Dict[str, Any], old: Any) -> Any:
         """The sampler, or why there can be none."""
+        dataset = arguments["dataset"]
         rank, world = getattr(old, "rank", 0), getattr(old, "num_replicas", 1)
         wrong = _wrong_ranks(rank, world)
         if wrong:
             return wrong
         own = old if old is not None else torch.utils.data.RandomSampler(dataset)
         try:
-            made = self.try_sampler(dataset, own, rank, world)
+            made = self.try_sampler(dataset, own, rank, world, _batch_size(arguments))
         except Exception as failure:  # pylint: disable=broad-except
             made = str(failure) or repr(failure)
         return _agreed(made) if world > 1 else made
 
-    def try_sampler(self, dataset: Any, own: Any, rank: int, world: int) -> Any:
+    def try_sampler(self, dataset: Any, own: Any, rank: int, world: int, batch: int) -> Any:
         """The sampler as far as this rank is concerned, or why there can be none."""
         if paths_of(dataset) is None:
             return "the files of this data set are not known"
@@ -208,7 +209,7 @@ class Hook:
             f"{settings.job or 'hook'}-{len(self.loaders) + 1}"
         sampler = CarefulSampler(
             dataset, None if settings.mount == "none" else settings.mount, settings.mode,
-            settings.seed, rank, world, job=job, own=own, report=self.failed,
+            settings.seed, rank, world, job=job, own=own, report=self.failed, batch=batch,
             draws=getattr(own, "total_size", None), **settings.options)
         if settings.mount == "auto" and sampler.mount is None:
             return "its files are not on a shadefs"
@@ -351,6 +352,13 @@ def _random_sampler(arguments: Dict[str, Any]) -> Tuple[Any, Optional[str]]:
             old.num_samples == len(arguments["dataset"]):
         return old, None
     return None, f"it draws by {type(old).__name__}"
+
+
+def _batch_size(arguments: Dict[str, Any]) -> int:
+    """Of a DataLoader; 0: it has no batches."""
+    batches = arguments.get("batch_sampler")
+    size = arguments.get("batch_size", 1) if batches is None else batches.batch_size
+    return size if isinstance(size, int) and 0 < size <= 1 << 20 else 0
 
 
 def _is_distributed() -> bool:

@@ -29,6 +29,8 @@ class Sampler:
     rank     this process among `world` ones, which all give the same seed and options
     job      the name of this training, if several share the mount
     lookahead  1: draws and announces each order one epoch ahead
+    batch    samples of this rank's batches, for echo, which uses none twice in a step; 0: as
+             many as update() gets
     gather   all-gather of bytes over the ranks, if torch.distributed is not to do it
     block    entries of a rank that are assigned to machines together; 0: 1024
     mix      the share of entries that any machine may read, 0 to 1; the others are read where
@@ -45,7 +47,7 @@ class Sampler:
     def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "pads",
                  seed: int = 0, rank: int = 0, world: int = 1, *, job: Optional[str] = None,
                  lookahead: int = 1, backend: str = "auto", gather: Optional[Gather] = None,
-                 block: int = 0, mix: float = 0.0, scan_seconds: float = 600,
+                 block: int = 0, mix: float = 0.0, batch: int = 0, scan_seconds: float = 600,
                  **options: Any) -> None:
         if world < 1 or not 0 <= rank < world:
             raise ValueError(f"there is no rank {rank} of {world}")
@@ -53,7 +55,10 @@ class Sampler:
             raise ValueError(f"mix is a share from 0 to 1, not {mix}")
         if not isinstance(block, int) or not 0 <= block < 1 << 20:
             raise ValueError(f"block is a number from 0 to {(1 << 20) - 1}, not {block}")
+        if not isinstance(batch, int) or not 0 <= batch <= 1 << 20:
+            raise ValueError(f"batch is a number from 0 to {1 << 20}, not {batch}")
         self._block, self._mix = block, mix
+        self._given_batch = self._seen_batch = batch  # 0: not known
         self.rank, self.world, self.job = rank, world, job
         self._paths = None if isinstance(data, int) else paths_of(data)
         self._samples = data if isinstance(data, int) else len(data)
@@ -209,10 +214,17 @@ class Sampler:
         resident = self._look()
         if self.world > 1:
             resident = self._agree(epoch, resident)
+        else:
+            self._tell_batch(self._seen_batch)
         self._scorer.begin(epoch, resident)
         self._announce(epoch)
         self._begin(epoch, self._scorer.order(epoch, self.rank, self.world))
         return iter(self._order)
+
+    def _tell_batch(self, size: int) -> None:
+        """Of one rank. If it is not known, the scorer goes on with what it was told."""
+        if size:
+            self._scorer.batch(size * self.world)
 
     def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
@@ -256,7 +268,7 @@ class Sampler:
             return None
         name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
         own = _exchange.News(epoch, name, resident, self._capacity, self._pending,
-                             self._plan(epoch))
+                             self._plan(epoch), self._seen_batch)
         all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
         self._pending = []
         if len(all_news) != self.world:
@@ -270,6 +282,7 @@ class Sampler:
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
         self._merge(all_news)
+        self._tell_batch(max(news.batch for news in all_news))
         nodes = _exchange.find_nodes(all_news, self._node_of)
         self._node_of = nodes.node_of
         self._scorer.nodes(nodes.node_of, block=self._block, mix=self._mix,
@@ -340,6 +353,8 @@ class Sampler:
             raise ValueError(f"{len(named)} ids, but {batch.samples} losses")
         number = self._batches
         self._batches += 1
+        if not self._given_batch:
+            self._seen_batch = max(self._seen_batch, batch.samples)
         try:
             self._score(number, named, batch)
         except ShadeError as failure:

@@ -117,6 +117,13 @@ class Scorer:
                                  mix=mix)
         self._lib.check(self._lib.shade_scorer_nodes(self._handle, ctypes.byref(nodes)))
 
+    def batch(self, entries: int) -> None:
+        """How many entries one training step of all ranks has: in orders of mode echo that are drawn
+        from now on a sample comes again so many later at the earliest. 0: not known, as 1024."""
+        if not 0 <= entries < 1 << 30:
+            raise ValueError(f"a step cannot have {entries} entries")
+        self._lib.check(self._lib.shade_scorer_batch(self._handle, entries))
+
     def begin(self, epoch: int, resident: Optional[bytes] = None) -> None:
         """An epoch begins: draws."""
         if resident is not None and len(resident) < (self.samples + 7) // 8:

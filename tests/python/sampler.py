@@ -172,6 +172,23 @@ def test_options():
     assert one.options == two.options == {**given, "samples": 60}
 
 
+def test_batch():
+    """echo has no sample twice in a batch, once it knows how large they are."""
+    for given in (0, 50):
+        sampler = shade.Sampler(1000, mode="echo", capacity=60, batch=given, lookahead=0)
+        for epoch in range(4):
+            order = list(sampler)
+            for at in range(0, 1000, 50):
+                batch = order[at:at + 50]
+                assert len(set(batch)) == 50 or not (given or epoch), (given, epoch, at)
+                assert set(sampler.weights(50)) == {1}
+                sampler.update([float(number) for number in batch])
+    two = shade.Sampler(1000, mode="echo", capacity=60, lookahead=0)
+    two.load_state_dict(sampler.state_dict())
+    assert list(two) == list(sampler), "a state knows it"
+    raises(ValueError, "batch", lambda: shade.Sampler(10, batch=-1))
+
+
 def test_state_of_another():
     """A state whose mode and lookahead are others: from there on they are the sampler's."""
     mount = Shade(image_tree(24), capacity="64M")
@@ -381,5 +398,5 @@ def test_modes():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
-               test_options, test_state_of_another, test_bad_updates, test_dropped, test_logits,
+               test_options, test_batch, test_state_of_another, test_bad_updates, test_dropped, test_logits,
                test_data_sets, test_announced, test_modes])

@@ -301,7 +301,7 @@ Test(orders, weights)
 	cr_assert_eq(shade_scorer_weights(s, 399, beyond, weights, 1), -ERANGE);
 	cr_assert_eq(shade_scorer_weights(s, 5, ids, weights, 1), -ENOENT);
 	shade_scorer_destroy(s);
-	s = create_mode(SHADE_SCORE_ECHO);
+	s = create_mode(SHADE_SCORE_PAPER);
 	shade_scorer_begin(s, 0, NULL);
 	cr_assert_eq(shade_scorer_weights(s, 0, ids, weights, 1), -ENOTSUP);
 	shade_scorer_destroy(s);
@@ -443,7 +443,7 @@ Test(states, hostile_bytes)
 	cr_assert(refused > 500, "only %d were refused", refused);
 	refused = 0;
 	memcpy(bad, good, size);
-	bad[83] = 0x7f; /* echo's next introduction: never */
+	bad[83] = 0x7f; /* how many samples echo owes uses of */
 	load_damaged(victim, bad, size, &refused);
 	memcpy(bad, good, size);
 	bad[size - 9] = 0x7f; /* the last id of the last order */
@@ -454,6 +454,80 @@ Test(states, hostile_bytes)
 	free(bad);
 	shade_scorer_destroy(s);
 	shade_scorer_destroy(victim);
+}
+
+/* A state of version 2 had each use of echo apart, and the next introduction. */
+Test(states, of_version_two)
+{
+	static const uint32_t old[] = { 77, 5, /* due next, how many */
+					9,  0, 4, 2, 9, 3, 9, 0xfffffff0, 4, 1 };
+	enum { ECHO_AT = 80, REST_AT = 96 };
+	struct shade_scorer *s = create_mode(SHADE_SCORE_ECHO), *loaded;
+	unsigned char *now, *before;
+	uint64_t size, before_size, left;
+	uint32_t ids[N], counts[N] = { 0 }, version = 2;
+	int refused = 0;
+
+	train(s, 0, 10);
+	now = save(s, &size);
+	before_size = size - REST_AT + ECHO_AT + sizeof(old);
+	before = malloc(before_size);
+	memcpy(before, now, ECHO_AT);
+	memcpy(before + 8, &version, sizeof(version));
+	memcpy(before + ECHO_AT, old, sizeof(old));
+	memcpy(before + ECHO_AT + sizeof(old), now + REST_AT, size - REST_AT);
+	loaded = create_mode(SHADE_SCORE_PADS);
+	load_damaged(loaded, before, before_size, &refused);
+	cr_assert_eq(refused, 0, "%s", shade_score_error());
+	/* It draws; each of the two has its old uses, and up to four that are new. */
+	for (uint64_t epoch = 20; epoch < 24; epoch++) {
+		cr_assert_eq(shade_scorer_begin(loaded, epoch, NULL), 0);
+		order_of(loaded, epoch, ids);
+		for (uint32_t i = 0; i < N; i++)
+			counts[ids[i]]++;
+	}
+	left = counts[9] + counts[4];
+	cr_assert(left >= 5 && left <= 13, "%d", (int)left);
+	/* And an id that is out of range is refused still. */
+	before[ECHO_AT + 8] = before[ECHO_AT + 9] = 0xff;
+	load_damaged(loaded, before, before_size, &refused);
+	cr_assert_eq(refused, 1);
+	free(now);
+	free(before);
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(loaded);
+}
+
+/* Every capacity, number of uses and strength goes on from what it saved. Small capacities with
+ * many uses once refused that, in begin() as well. */
+Test(states, echo_goes_on_from_its_own)
+{
+	static const uint32_t capacities[] = { 1, 2, 3, 5, 12, 20, 80, N };
+	static const double uses[] = { 1, 4, 8, 20, 100, 1000 };
+
+	for (uint32_t i = 0; i < 8 * 6 * 2; i++) {
+		struct shade_scorer_options options = options_of(SHADE_SCORE_ECHO);
+		struct shade_scorer *s, *other;
+		uint64_t size;
+		void *state;
+
+		options.capacity = capacities[i % 8];
+		options.uses = uses[i / 8 % 6];
+		options.strength = i / 48;
+		s = create(options);
+		train(s, 0, 10);
+		for (uint64_t epoch = 0; epoch < 12; epoch++) {
+			cr_assert_eq(shade_scorer_begin(s, epoch, NULL), 0, "%s",
+				     shade_score_error());
+			state = save(s, &size);
+			other = create_mode(SHADE_SCORE_ECHO);
+			cr_assert_eq(shade_scorer_load(other, state, size), 0, "%s",
+				     shade_score_error());
+			shade_scorer_destroy(other);
+			free(state);
+		}
+		shade_scorer_destroy(s);
+	}
 }
 
 /* Saved on four ranks, resumed on three: an epoch has another length, so its orders go, and the

@@ -116,3 +116,202 @@ Test(scores, a_batch_of_one_is_not_the_least_important)
 	cr_assert_eq(pads_rank_batch((const float[]){ 0.25f }, 1, &found), 0);
 	cr_assert_float_eq(found, log(31.5 + 10), 1e-6);
 }
+
+/* --- echo ----------------------------------------------------------------------------- */
+
+static struct pads_request echo_request(struct pads_echo *echo, uint32_t samples, uint32_t capacity)
+{
+	return (struct pads_request){ .mode = PADS_ECHO,
+				      .samples = samples,
+				      .capacity = capacity,
+				      .seed = 11,
+				      .echo = echo };
+}
+
+/* The distinct samples of batches of 256 over ten epochs of 5000, and the least distance from one
+ * use of a sample to the next. */
+static double play_batches(uint32_t capacity, uint32_t batch, uint32_t *least)
+{
+	static uint32_t order[50000];
+	static int64_t last[5000];
+	struct pads_echo echo = { 0 };
+	struct pads_request request = echo_request(&echo, 5000, capacity);
+	double sum = 0;
+
+	request.batch = batch;
+	for (request.epoch = 0; request.epoch < 10; request.epoch++)
+		cr_assert_eq(pads_draw(&request, order + request.epoch * 5000), 0);
+	for (uint32_t i = 0; i + 256 <= 50000; i += 256)
+		sum += distinct(order + i, 256, 5000) / 256.0 / (50000.0 / 256 - 0.3125);
+	for (uint32_t id = 0; id < 5000; id++)
+		last[id] = -50000;
+	*least = UINT32_MAX;
+	for (uint32_t i = 0; i < 50000; i++) {
+		if (i - last[order[i]] < *least)
+			*least = (uint32_t)(i - last[order[i]]);
+		last[order[i]] = i;
+	}
+	pads_echo_free(&echo);
+	return sum;
+}
+
+/* Of a batch of 256 with 4 uses 32 % (C = 50), 54 % (200) and 86 % (1000) were distinct. The cache
+ * holds the samples between two uses, C * 4/3 accesses at most. Less must not be distinct than the
+ * capacity allows, and it must not go beyond that, or hits become misses. */
+Test(echo_gaps, a_batch_has_a_sample_once)
+{
+	uint32_t least;
+	double found = play_batches(50, 256, &least);
+
+	cr_assert_geq(found, 0.40, "%f", found);
+	cr_assert_geq(least, 50);
+	cr_assert_leq(least, 67);
+	found = play_batches(200, 256, &least);
+	cr_assert_float_eq(found, 1, 1e-9, "%f", found);
+	cr_assert_geq(least, 256);
+	found = play_batches(1000, 256, &least);
+	cr_assert_float_eq(found, 1, 1e-9, "%f", found);
+	cr_assert_geq(least, 256);
+	(void)play_batches(1000, 0, &least);
+	cr_assert_geq(least, 1024, "%u", least);
+}
+
+/* Where a batch needs it, the samples between their uses fill the cache, but they do fit. */
+Test(echo_gaps, what_is_owed_fits_the_cache)
+{
+	static uint32_t order[5000];
+
+	for (uint32_t capacity = 25; capacity <= 1600; capacity *= 4)
+		for (int strength = 0; strength < 2; strength++) {
+			float scores[5000];
+			struct pads_echo echo = { 0 };
+			struct pads_request request = echo_request(&echo, 5000, capacity);
+			double owed = 0;
+
+			fill_scores(scores, 5000);
+			request.scores = scores;
+			request.strength = strength;
+			for (request.epoch = 0; request.epoch < 30; request.epoch++) {
+				cr_assert_eq(pads_draw(&request, order), 0);
+				for (uint32_t i = 0; request.epoch >= 10 && i < echo.use_count; i++)
+					owed += echo.uses[i].left > 0;
+			}
+			cr_assert_leq(owed / 20, 1.02 * capacity, "%u: %f", capacity, owed / 20);
+			cr_assert_geq(owed / 20, 0.3 * capacity, "%u: %f", capacity, owed / 20);
+			pads_echo_free(&echo);
+		}
+}
+
+/* Every state that draws lead to is sound, and so are those after another capacity, other uses and
+ * another length. The check once refused what small capacities led to. */
+Test(echo_states, all_that_are_reached_are_sound)
+{
+	static const double uses[] = { 1, 1.5, 4, 8, 20, 100, 1000 };
+	static uint32_t order[3000];
+	struct dice dice = { 5 };
+
+	for (int i = 0; i < 400; i++) {
+		uint32_t samples = 1 + roll(&dice, i % 2 ? 1000 : 20);
+		struct pads_echo echo = { 0 };
+		struct pads_request request = echo_request(&echo, samples, 1);
+		float *scores = malloc(samples * sizeof(*scores));
+
+		fill_scores(scores, samples);
+		request.scores = roll(&dice, 2) ? scores : NULL;
+		request.seed = (uint64_t)i;
+		for (request.epoch = 0; request.epoch < 8; request.epoch++) {
+			if (request.epoch % 4 == 0) {
+				request.capacity = 1 + roll(&dice, roll(&dice, 2) ? samples : 1);
+				request.uses = uses[roll(&dice, 7)];
+				request.strength = roll(&dice, 2);
+				request.draws = 1 + roll(&dice, 3 * samples);
+				request.batch = roll(&dice, 2) ? 0 : 1 + roll(&dice, 300);
+			}
+			cr_assert_eq(pads_draw(&request, order), 0);
+			cr_assert(pads_echo_is_sound(&echo, samples), "round %d, epoch %d", i,
+				  (int)request.epoch);
+		}
+		free(scores);
+		pads_echo_free(&echo);
+	}
+}
+
+Test(echo_states, others_are_not)
+{
+	struct pads_echo_use uses[2] = { { 3, 5, 1, 1 }, { 7, 0, 2, 0.5f } };
+	struct pads_echo echo = { .use_count = 2, .uses = uses };
+
+#define UNSOUND(field, value)                                                                      \
+	do {                                                                                       \
+		struct pads_echo_use before = uses[1];                                             \
+		uses[1].field = value;                                                             \
+		cr_assert_not(pads_echo_is_sound(&echo, 10), #field " " #value);                   \
+		uses[1] = before;                                                                  \
+	} while (0)
+	cr_assert(pads_echo_is_sound(&echo, 10));
+	UNSOUND(id, 10);
+	UNSOUND(id, 3); /* twice */
+	UNSOUND(id, 2);
+	UNSOUND(due, 22);
+	UNSOUND(left, 0); /* and not due later: nothing is owed */
+	UNSOUND(left, UINT32_MAX);
+	UNSOUND(weight, 0);
+	UNSOUND(weight, NAN);
+	UNSOUND(weight, INFINITY);
+#undef UNSOUND
+}
+
+/* Long epochs over few samples: 32 bits held a due that was counted in uses. */
+Test(echo_states, dues_do_not_wrap)
+{
+	uint32_t draws = 3000000, *order = malloc(draws * sizeof(*order));
+	uint32_t counts[100] = { 0 };
+	struct pads_echo echo = { 0 };
+	struct pads_request request = echo_request(&echo, 100, 50);
+
+	cr_assert(order);
+	request.draws = draws;
+	request.uses = 1000;
+	cr_assert_eq(pads_draw(&request, order), 0);
+	for (uint32_t i = 0; i < draws; i++)
+		counts[order[i]]++;
+	for (uint32_t id = 0; id < 100; id++)
+		cr_assert_float_eq(counts[id], draws / 100.0, 1100, "%u: %u", id, counts[id]);
+	for (uint32_t i = 0; i < echo.use_count; i++)
+		cr_assert_leq(echo.uses[i].due, 201);
+	free(order);
+	pads_echo_free(&echo);
+}
+
+/* A sample's uses times their weight are `uses` in each pass, though scores change all the time and
+ * uses go on beyond the epoch. */
+Test(echo_weights, make_it_unbiased)
+{
+	static uint32_t order[2000];
+	static float scores[2000], weights[2000];
+	static double weighted[2000];
+	double groups[5] = { 0 };
+	struct pads_echo echo = { 0 };
+	struct pads_request request = echo_request(&echo, 2000, 300);
+
+	request.scores = scores;
+	request.strength = 1;
+	for (request.epoch = 0; request.epoch < 400; request.epoch++) {
+		for (uint32_t id = 0; id < 2000; id++)
+			scores[id] =
+				pads_rank_score((id % 5 * 13 + (uint32_t)request.epoch * 7) % 64);
+		cr_assert_eq(pads_weights(&request, weights), 0);
+		cr_assert_eq(pads_draw(&request, order), 0);
+		for (uint32_t i = 0; i < 2000; i++)
+			weighted[order[i]] += weights[order[i]];
+	}
+	for (uint32_t id = 0; id < 2000; id++)
+		groups[id % 5] += weighted[id] / 400 / 400;
+	for (int i = 0; i < 5; i++)
+		cr_assert_float_eq(groups[i], 1, 0.02, "scores of kind %d: %f", i, groups[i]);
+	request.strength = 0;
+	pads_echo_free(&echo);
+	cr_assert_eq(pads_weights(&request, weights), 0);
+	for (uint32_t id = 0; id < 2000; id++)
+		cr_assert_eq(weights[id], 1);
+}
