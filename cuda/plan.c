@@ -59,6 +59,7 @@ static struct pads_request request_of(const struct scorer_state *state, const st
 		.rep = o->rep,
 		.max_repeats = o->max_repeats,
 		.cover_epochs = o->cover_epochs,
+		.turn = plan->turn,
 		.uses = o->uses,
 		.strength = o->strength,
 		.capacity = o->capacity,
@@ -125,13 +126,17 @@ static int plan_init(struct plan *plan, const struct scorer_state *state, uint64
 	return 0;
 }
 
-/* Draws into an empty plan; `echo` advances. */
+/* Draws into an empty plan; `turn` and `echo` advance. */
 static int plan_draw(struct plan *plan, const struct scorer_state *state, uint64_t epoch,
-		     const uint8_t *resident, struct pads_echo *echo)
+		     const uint8_t *resident, uint64_t *turn, struct pads_echo *echo)
 {
 	struct pads_request request;
 	int rc = plan_init(plan, state, epoch, resident);
 
+	/* The first epoch has the turn of its number, so that trainings that know no more than that
+	 * number do not all begin with the same one. */
+	plan->turn = *turn ? *turn : epoch + 1;
+	*turn = plan->turn + 1;
 	if (!rc && state->options.mode == SHADE_SCORE_ECHO)
 		rc = echo_copy(&plan->echo, echo);
 	if (rc)
@@ -190,6 +195,7 @@ static int plan_copy(struct plan *plan, const struct plan *from, const struct sc
 	memcpy(plan->order, from->order, o->draws * sizeof(*plan->order));
 	if (from->resident)
 		memcpy(plan->resident, from->resident, plan_words(o) * sizeof(*plan->resident));
+	plan->turn = from->turn;
 	plan->drawn = true;
 	return o->mode == SHADE_SCORE_ECHO ? echo_copy(&plan->echo, &from->echo) : 0;
 }
@@ -202,7 +208,8 @@ static bool is_for_others(const struct scorer_state *state, const struct plan *p
 
 /* Draws the orders that must be known when `epoch` begins, and are not yet. */
 static int draw_plans(const struct scorer_state *state, uint64_t epoch, const uint8_t *resident,
-		      struct plan *plans, struct pads_echo *echo, struct assign_state *assigned)
+		      struct plan *plans, uint64_t *turn, struct pads_echo *echo,
+		      struct assign_state *assigned)
 {
 	assert(state->options.lookahead < PLANS);
 	for (unsigned i = 0; i <= state->options.lookahead; i++) {
@@ -212,7 +219,7 @@ static int draw_plans(const struct scorer_state *state, uint64_t epoch, const ui
 		if (drawn && !is_for_others(state, drawn))
 			continue;
 		rc = drawn ? plan_copy(&plans[i], drawn, state)
-			   : plan_draw(&plans[i], state, epoch + i, resident, echo);
+			   : plan_draw(&plans[i], state, epoch + i, resident, turn, echo);
 		if (!rc)
 			rc = plan_assign(&plans[i], state, assigned);
 		if (rc)
@@ -237,9 +244,21 @@ static void replace_plans(struct scorer_state *state, uint64_t epoch, struct pla
 	memcpy(state->plans, fresh, sizeof(state->plans));
 }
 
+/* The turn of the next draw. One that was drawn ahead for an epoch that was passed over is nobody's
+ * yet. */
+static uint64_t next_turn(const struct scorer_state *state, uint64_t epoch)
+{
+	const struct plan *ahead = &state->plans[1];
+
+	if (ahead->drawn && ahead->epoch != epoch && ahead->epoch != epoch + 1)
+		return ahead->turn;
+	return state->turn;
+}
+
 static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident)
 {
 	struct plan fresh[PLANS] = { 0 };
+	uint64_t turn = next_turn(&s->state, epoch);
 	struct pads_echo echo = { 0 };
 	struct assign_state assigned = { 0 };
 	int rc = scorer_drain(s, true);
@@ -252,7 +271,7 @@ static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident
 	if (!rc && s->state.nodes.world)
 		rc = assigned_copy(&assigned, &s->state.assigned, s->state.options.samples);
 	if (!rc)
-		rc = draw_plans(&s->state, epoch, resident, fresh, &echo, &assigned);
+		rc = draw_plans(&s->state, epoch, resident, fresh, &turn, &echo, &assigned);
 	if (rc) {
 		for (unsigned i = 0; i < PLANS; i++)
 			plan_free(&fresh[i]);
@@ -263,6 +282,7 @@ static int begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *resident
 	replace_plans(&s->state, epoch, fresh);
 	pads_echo_free(&s->state.echo);
 	s->state.echo = echo;
+	s->state.turn = turn;
 	if (s->state.nodes.world) {
 		assign_free(&s->state.assigned);
 		s->state.assigned = assigned;

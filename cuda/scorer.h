@@ -16,6 +16,7 @@
 struct plan {
 	bool drawn;
 	uint64_t epoch;
+	uint64_t turn;	       /* as in struct pads_request */
 	float *scores;	       /* by id */
 	uint64_t *resident;    /* bitmap; NULL: nothing is */
 	uint32_t *order;       /* the whole; NULL in mode paper, where each rank has its own */
@@ -30,6 +31,7 @@ struct plan {
 struct scorer_state {
 	struct shade_scorer_options options;
 	float *scores;		      /* by id; below 0: none */
+	uint64_t turn;		      /* of the plan that is drawn next; 0: none was yet */
 	uint32_t batch;		      /* entries of one step of all ranks; 0: not told */
 	struct pads_echo echo;	      /* after the plan that was drawn last */
 	struct assign_state assigned; /* as well */

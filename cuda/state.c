@@ -6,15 +6,15 @@
  *     "SHADESCR", u32 version, u32 samples, u64 seed, u32 mode, lookahead, draws,
  *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength,
  *     echo: u64 introduced, u32 count, u64 accesses, then count of (u32 id, due, left, f32 weight),
- *     u32 batch,
+ *     u32 batch, u64 turn,
  *     assigned: u64 position, and unless that is 0 u32 owner[samples], u64 last[samples],
  *     f32 scores[samples], u32 plans, then each plan:
- *       u64 epoch, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
+ *       u64 epoch, u64 turn, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
  *       u32 world, assigned[draws], echo as above,
  *     u64 fingerprint
  *
  * Version 2 is read as well. It had "echo: u64 introduced, u32 next_due, u32 count, then count of
- * (u32 id, u32 due)", one for each use, no batch, and no echo in a plan.
+ * (u32 id, u32 due)", one for each use, no batch, and in a plan no echo; turns were epochs + 1.
  */
 #include <endian.h>
 #include <errno.h>
@@ -188,6 +188,7 @@ static void save_plan(struct writer *w, const struct shade_scorer_options *o,
 		      const struct plan *plan)
 {
 	put_u64(w, plan->epoch);
+	put_u64(w, plan->turn);
 	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0) |
 			   (plan->parts ? PART_ASSIGNED : 0) |
 			   (o->mode == SHADE_SCORE_ECHO ? PART_ECHO : 0));
@@ -220,6 +221,7 @@ static void save_state(struct writer *w, const struct scorer_state *state)
 	save_options(w, &state->options);
 	save_echo(w, &state->echo);
 	put_u32(w, state->batch);
+	put_u64(w, state->turn);
 	save_assigned(w, &state->assigned);
 	put_array(w, state->scores, state->options.samples);
 	for (unsigned i = 0; i < PLANS; i++)
@@ -400,8 +402,10 @@ static int load_assigned(struct reader *r, struct scorer_state *state)
 
 static int load_batch(struct reader *r, struct scorer_state *state)
 {
-	if (r->version == VERSION)
+	if (r->version == VERSION) {
 		state->batch = get_u32(r);
+		state->turn = get_u64(r);
+	}
 	return state->batch <= SCHED_ORDER_MAX ? 0 : say_bad("a batch is too large");
 }
 
@@ -448,6 +452,7 @@ static int load_plan(struct reader *r, const struct shade_scorer_options *o, str
 	int rc;
 
 	plan->epoch = get_u64(r);
+	plan->turn = r->version == VERSION ? get_u64(r) : plan->epoch + 1;
 	parts = get_u32(r);
 	plan->drawn = true;
 	if (!parts_are_sound(r, o, parts))
@@ -490,15 +495,20 @@ static int load_state(struct reader *r, struct scorer_state *state)
 		rc = say_bad("its orders do not follow each other");
 	if (!rc && r->left)
 		rc = say_bad("it is too long");
+	if (!rc && r->version == VERSION_USES && plans)
+		state->turn = state->plans[plans - 1].turn + 1;
 	return rc;
 }
 
 /* How long an epoch is depends on how many ranks share it, and a training may resume on fewer.
- * Orders of another length are of no use then and are drawn anew; all else goes on. */
+ * Orders of another length are of no use then and are drawn anew, with the turns that they had; all
+ * else goes on. */
 static int keep_draws(struct scorer_state *state, uint32_t draws)
 {
 	if (state->options.draws == draws)
 		return 0;
+	if (state->plans[0].drawn)
+		state->turn = state->plans[0].turn;
 	for (unsigned i = 0; i < PLANS; i++)
 		plan_free(&state->plans[i]);
 	state->options.draws = draws;

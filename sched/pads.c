@@ -103,6 +103,7 @@ static void fill_in(struct pads_request *r)
 	r->uses = r->uses != 0 ? r->uses : 4;
 	r->batch = r->batch ? r->batch : 1024;
 	r->cover_epochs = r->cover_epochs ? r->cover_epochs : 5;
+	r->turn = r->turn ? r->turn : r->epoch + 1;
 	if (!r->max_repeats)
 		r->max_repeats = r->rep > 2 ? (uint32_t)fmin(2 * r->rep, 1e6) : 4;
 }

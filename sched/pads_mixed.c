@@ -3,7 +3,7 @@
  * pads: SHADE's idea within bounds. An epoch is put together as a count for each sample:
  *
  *   1. What must come comes once: samples that were never scored, and the share of all
- *      samples whose turn it is, a different one in each of `cover_epochs` epochs.
+ *      samples whose turn it is, a different one in each of `cover_epochs` epochs that are drawn.
  *   2. The rest is drawn by score. Residents that were drawn are repeated `rep` times,
  *      the others make way for that, and nobody gets more than `max_repeats`.
  *   3. All of it is shuffled together, and each rank takes every world-th entry.
@@ -36,7 +36,7 @@ static int mark_turns(struct mixed *m)
 {
 	const struct pads_request *request = m->request;
 	struct philox_stream stream = { request->seed, 0, PHILOX_COVER };
-	uint64_t turn = request->epoch % request->cover_epochs;
+	uint64_t turn = (request->turn - 1) % request->cover_epochs;
 
 	m->turn = array_new(bits_words(request->samples), sizeof(*m->turn));
 	if (!m->turn)

@@ -53,6 +53,9 @@ struct pads_request {
 	/* Every sample comes at least once in so many epochs, as long as these and those that
 	 * were never scored fit into one together; 0: 5. */
 	uint32_t cover_epochs;
+	/* Whose turn it is: one more with each epoch that is drawn, from 1 on; 0: epoch + 1, for
+	 * epochs that are drawn one after the other. */
+	uint64_t turn;
 	/* echo */
 	double uses;	   /* the mean number of uses of a fetched sample; 0: 4 */
 	double strength;   /* 0: all samples alike, 1: by importance */
