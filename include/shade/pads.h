@@ -47,7 +47,9 @@ struct pads_request {
 	uint32_t rank, world; /* this part of it; world 0 means 1 */
 
 	/* paper, pads */
-	double rep; /* how often a resident that was drawn is repeated; 0: once */
+	/* How often a resident that was drawn comes; 0: once. In pads the others make way for that,
+	 * and where there are too few of them it is less. */
+	double rep;
 	/* pads */
 	uint32_t max_repeats; /* entries of one sample in an epoch; 0: 2 * rep, at least 4 */
 	/* Every sample comes at least once in so many epochs, as long as these and those that
@@ -76,6 +78,19 @@ int pads_draw(const struct pads_request *request, uint32_t *order);
 /* For each sample the factor that makes the gradient over an epoch unbiased:
  * draws / samples / (expected entries of the sample). 0, -EINVAL or -ENOMEM. For PADS_PADS, and
  * for PADS_ECHO, where request->echo is the state that the epoch was drawn from.
+ *
+ * In pads the expectation is that of the draw, over seeds, but for this:
+ *   - A sample's chance of a turn is the share of its class whose turn it is; the classes are
+ *     the residents and the others. That is exact if scores and residency do not depend on
+ *     turns. In a closed loop scores within a class do: the mean of weight x entries, which
+ *     should be 1, was .994 to 1.007 with 2000 samples (residents .993 to 1.001, others .987 to
+ *     1.013), and the weighted mean of the samples' difficulty was up to 3 % too high, instead
+ *     of 50 % without weights.
+ *   - Where residents just fill an epoch, what `max_repeats` takes from them is taken as
+ *     normally distributed. That is less than 1 % off with 1000 samples, up to 3 % with 5, and
+ *     7 % with 5 if `rep` is a fraction.
+ *   - If more samples are unseen than an epoch has entries, scored ones do not come. Their
+ *     weight is 0, and the weighted mean is that of the unseen ones.
  *
  * In echo a sample has the weight of all its uses from its introduction on, by its score at that
  * time. So the weighted sum over a pass through the data set is exact on the mean, however scores

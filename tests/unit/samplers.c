@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "closed_loop.h"
 #include "helpers.h"
 #include "shade/pads.h"
 
@@ -314,4 +315,204 @@ Test(echo_weights, make_it_unbiased)
 	cr_assert_eq(pads_weights(&request, weights), 0);
 	for (uint32_t id = 0; id < 2000; id++)
 		cr_assert_eq(weights[id], 1);
+}
+
+/* --- pads ----------------------------------------------------------------------------- */
+
+/* Distinct samples of an epoch in which everything is resident, by `rep`. */
+static double coverage(double rep, double share)
+{
+	static float scores[1000];
+	uint32_t order[1000];
+	uint64_t resident[16] = { 0 };
+	double sum = 0;
+
+	fill_scores(scores, 1000);
+	for (uint32_t id = 0; id < share * 1000; id++)
+		resident[id / 64] |= (uint64_t)1 << id % 64;
+	for (uint64_t epoch = 0; epoch < 100; epoch++) {
+		struct pads_request request = { .mode = PADS_PADS,
+						.samples = 1000,
+						.scores = scores,
+						.resident = resident,
+						.epoch = epoch,
+						.rep = rep };
+
+		cr_assert_eq(pads_draw(&request, order), 0);
+		sum += distinct(order, 1000, 1000) / 1000.0 / 100;
+	}
+	return sum;
+}
+
+/* Repeats make room for hits in place of misses. Where there are no misses they gain nothing, and
+ * cost coverage: it was .639 at rep 1, and .555 at rep 3. */
+Test(pads_rep, costs_nothing_where_everything_fits)
+{
+	double once = coverage(1, 1), few = coverage(3, 0.9);
+
+	cr_assert_float_eq(coverage(3, 1), once, 0.004);
+	cr_assert_float_eq(coverage(2.5, 1), once, 0.004);
+	cr_assert_gt(few, once - 0.05, "%f, %f", few, once);
+	cr_assert_lt(coverage(3, 0.3), once - 0.1); /* where there are misses it has its price */
+}
+
+/* Residents are drawn for all entries that are not a must: no other one comes. */
+Test(pads_rep, hits_are_what_they_were)
+{
+	static float scores[1000];
+	uint32_t order[1000], hits = 0;
+	uint64_t resident[16];
+	struct pads_request request = {
+		.mode = PADS_PADS, .samples = 1000, .scores = scores, .resident = resident, .rep = 3
+	};
+
+	fill_scores(scores, 1000);
+	memset(resident, 0x55, sizeof(resident));
+	cr_assert_eq(pads_draw(&request, order), 0);
+	for (uint32_t i = 0; i < 1000; i++)
+		hits += order[i] % 2 == 0;
+	cr_assert_geq(hits, 800);
+}
+
+static struct loop loop;
+
+/* Weights take the chance of a turn by class: as 1/K for all they were off by as much as is said.
+ * The mean of weight times entries is 1 for all, for residents and for others. */
+Test(pads_weights, in_a_closed_loop)
+{
+	static const struct {
+		const char *policy;
+		double share, rep;
+	} cases[] = {
+		{ "lru", 0.35, 3 },   /* 1.144 */
+		{ "fifo", 0.35, 3 },  /* 1.166 */
+		{ "lru", 0.5, 2 },    /* 1.088 */
+		{ "lru", 0.2, 3 },    /* 1.009 */
+		{ "lru", 0.4, 2.5 },  /* 1.103 */
+		{ "lru", 0.9, 3 },    /* 1.137 */
+		{ "shade", 0.35, 3 }, /* 1.080 */
+		{ "shade", 0.5, 2 },  /* 1.063 */
+		{ "shade", 0.2, 3 },  /* 1.013 */
+		{ "shade", 0.1, 1 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		double mean, by_class[2];
+
+		loop_init(&loop, cases[i].policy, cases[i].share, cases[i].rep);
+		for (uint64_t epoch = 0; epoch < 60; epoch++)
+			loop_epoch(&loop, epoch, epoch >= 10);
+		mean = (loop.weighted[0] + loop.weighted[1]) / (loop.samples[0] + loop.samples[1]);
+		by_class[0] = loop.weighted[0] / loop.samples[0];
+		by_class[1] = loop.weighted[1] / loop.samples[1];
+		cr_assert_float_eq(mean, 1, 0.012, "case %u: %f", i, mean);
+		cr_assert_float_eq(by_class[0], 1, 0.025, "case %u: others %f", i, by_class[0]);
+		cr_assert_float_eq(by_class[1], 1, 0.025, "case %u: residents %f", i, by_class[1]);
+		sched_destroy(loop.cache);
+	}
+}
+
+struct frozen {
+	uint32_t samples, draws, cover_epochs;
+	double rep, share; /* of residents */
+	bool pareto;	   /* scores that few samples have most of */
+	int epochs;
+	double tolerance;
+};
+
+static float frozen_score(struct dice *dice, bool pareto)
+{
+	if (!pareto)
+		return pads_rank_score(roll(dice, 64));
+	return (float)pow((roll(dice, 1000000) + 1) / 1000001.0, -1 / 1.5);
+}
+
+/* The mean of weight times entries of samples that are kept or not, with a high score or not. */
+static void play_frozen(const struct frozen *f, double mean[4])
+{
+	static float scores[1000], weights[1000];
+	static uint32_t order[3000];
+	uint64_t resident[16] = { 0 };
+	struct dice dice = { 29 };
+	double samples[4] = { 0 }, draws = f->draws;
+	struct pads_request request = { .mode = PADS_PADS,
+					.samples = f->samples,
+					.scores = scores,
+					.resident = resident,
+					.draws = f->draws,
+					.rep = f->rep,
+					.cover_epochs = f->cover_epochs };
+
+	for (uint32_t id = 0; id < f->samples; id++) {
+		scores[id] = frozen_score(&dice, f->pareto);
+		if (id < f->share * f->samples)
+			resident[id / 64] |= (uint64_t)1 << id % 64;
+	}
+#define KIND(id) ((id) >= f->share * f->samples) * 2 + (scores[id] > (f->pareto ? 1.6 : 3.7))
+	memset(mean, 0, 4 * sizeof(*mean));
+	for (request.epoch = 0; request.epoch < (uint64_t)f->epochs; request.epoch++) {
+		request.seed = request.epoch / f->cover_epochs; /* other groups have their turns */
+		cr_assert_eq(pads_draw(&request, order), 0);
+		cr_assert_eq(pads_weights(&request, weights), 0);
+		for (uint32_t i = 0; i < f->draws; i++)
+			mean[KIND(order[i])] += weights[order[i]];
+	}
+	for (uint32_t id = 0; id < f->samples; id++)
+		samples[KIND(id)] += f->epochs * draws / f->samples;
+#undef KIND
+	for (int kind = 0; kind < 4; kind++)
+		mean[kind] = samples[kind] > 0 ? mean[kind] / samples[kind] : 1;
+}
+
+/* Scores and residency that stay as they are. */
+Test(pads_weights, of_frozen_scores)
+{
+	static const struct frozen cases[] = {
+		/* Residents that just fill the epoch: the others were off by 5 %, and 13 times. */
+		{ 1000, 1000, 5, 3, 0.36, false, 600, 0.015 },
+		{ 1000, 1000, 5, 3, 0.33, false, 600, 0.015 },
+		{ 1000, 1000, 5, 2.5, 0.42, false, 600, 0.015 },
+		{ 1000, 1000, 5, 3, 1, false, 300, 0.015 },
+		{ 5, 5, 50, 3, 0.4, false, 20000, 0.06 },
+		{ 5, 5, 50, 2, 0.6, false, 20000, 0.06 },
+		{ 5, 5, 50, 2.5, 0.4, false, 20000, 0.1 },
+		{ 20, 20, 5, 3, 0.35, false, 10000, 0.05 },
+		/* Several rounds of filling up: off by -6.7 and +3.7 %. */
+		{ 1000, 3000, 5, 1, 0, true, 300, 0.01 },
+		{ 1000, 2000, 5, 1, 0.3, true, 300, 0.01 },
+		{ 1000, 2000, 5, 2, 0.3, true, 300, 0.01 },
+		{ 1000, 300, 5, 3, 0.3, false, 1500, 0.015 },
+	};
+
+	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		double mean[4];
+
+		play_frozen(&cases[i], mean);
+		for (int kind = 0; kind < 4; kind++)
+			cr_assert_float_eq(mean[kind], 1, cases[i].tolerance,
+					   "case %u, kind %d: %f", i, kind, mean[kind]);
+	}
+}
+
+/* More samples are unseen than an epoch has entries: no others come. The weighted mean is that of
+ * the unseen ones, and not less. */
+Test(pads_weights, of_more_unseen_than_entries)
+{
+	static float scores[1000], weights[1000];
+	uint32_t order[300];
+	double sum = 0;
+	struct pads_request request = {
+		.mode = PADS_PADS, .samples = 1000, .scores = scores, .draws = 300
+	};
+
+	fill_scores(scores, 1000);
+	for (uint32_t id = 0; id < 600; id++)
+		scores[id] = -1;
+	cr_assert_eq(pads_draw(&request, order), 0);
+	cr_assert_eq(pads_weights(&request, weights), 0);
+	for (uint32_t i = 0; i < 300; i++)
+		sum += weights[order[i]];
+	cr_assert_float_eq(sum, 300, 0.01, "%f", sum);
+	for (uint32_t id = 600; id < 1000; id++)
+		cr_assert_eq(weights[id], 0);
 }
