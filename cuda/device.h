@@ -9,14 +9,15 @@
 #ifndef SHADE_DEVICE_H
 #define SHADE_DEVICE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shade/score.h"
 
 #define DEVICE_VERSION 2u
 #define DEVICE_WHY_MAX 256
-#define DEVICE_IN_FLIGHT_MAX 256		 /* batches */
-#define DEVICE_TABLE (2 * SHADE_SCORE_BATCH_MAX) /* scores, by twice the rank */
+#define DEVICE_IN_FLIGHT_MAX 256			 /* batches */
+#define DEVICE_TABLE ((size_t)2 * SHADE_SCORE_BATCH_MAX) /* scores, by twice the rank */
 
 struct device;
 

@@ -172,7 +172,7 @@ static double mean_gap(const struct pads_request *r, double *least)
 {
 	double most = r->uses > 1 ? r->capacity * r->uses / (r->uses - 1) : INFINITY;
 
-	*least = fmin(r->batch, r->samples / 2);
+	*least = fmin(r->batch, floor(r->samples / 2.0));
 	if (*least > most * 31 / 32) {
 		*least = most * 13 / 16;
 		return most * 7 / 8;

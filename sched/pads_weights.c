@@ -348,11 +348,11 @@ static struct totals sum_totals(const struct expectation *all, const struct curv
 		chance *= (draws - drawn) / (drawn + 1) * odds;
 	}
 	chance = 1;
-	for (double drawn = mode; drawn > 0; drawn--) {
-		chance *= drawn / ((draws - drawn + 1) * odds);
+	for (uint64_t drawn = (uint64_t)mode; drawn > 0; drawn--) {
+		chance *= (double)drawn / ((draws - (double)drawn + 1) * odds);
 		if (chance <= 1e-12)
 			break;
-		add_total(all, curve, &t, drawn - 1, chance);
+		add_total(all, curve, &t, (double)(drawn - 1), chance);
 	}
 	return t;
 }

@@ -17,7 +17,7 @@ struct loop {
 	struct sched *cache;
 	float scores[LOOP_SAMPLES], weights[LOOP_SAMPLES];
 	float difficulty[LOOP_SAMPLES]; /* what a loss is on the mean */
-	uint64_t resident[LOOP_SAMPLES / 64 + 1];
+	uint64_t resident[(LOOP_SAMPLES + 63) / 64];
 	uint32_t order[LOOP_SAMPLES];
 	struct dice dice;
 	/* Sums over epochs: weight times entries, and samples, of others and residents. */
@@ -78,7 +78,7 @@ static inline bool loop_is_resident(const struct loop *loop, uint32_t id)
 static inline void loop_epoch(struct loop *loop, uint64_t epoch, bool measured)
 {
 	loop->request.epoch = epoch;
-	memcpy(loop->resident, sched_resident_bitmap(loop->cache), (LOOP_SAMPLES + 63) / 64 * 8);
+	memcpy(loop->resident, sched_resident_bitmap(loop->cache), sizeof(loop->resident));
 	cr_assert_eq(pads_draw(&loop->request, loop->order), 0);
 	cr_assert_eq(pads_weights(&loop->request, loop->weights), 0);
 	cr_assert_eq(sched_order(loop->cache, 0, epoch, loop->order, LOOP_SAMPLES), 0);

@@ -427,7 +427,13 @@ static float frozen_score(struct dice *dice, bool pareto)
 	return (float)pow((roll(dice, 1000000) + 1) / 1000001.0, -1 / 1.5);
 }
 
-/* The mean of weight times entries of samples that are kept or not, with a high score or not. */
+/* Resident or not, with a high score or not. */
+static int kind_of(const struct frozen *f, uint32_t id, const float *scores)
+{
+	return 2 * (id >= f->share * f->samples) + (scores[id] > (f->pareto ? 1.6f : 3.7f));
+}
+
+/* The mean of weight times entries by kind. */
 static void play_frozen(const struct frozen *f, double mean[4])
 {
 	static float scores[1000], weights[1000];
@@ -448,18 +454,16 @@ static void play_frozen(const struct frozen *f, double mean[4])
 		if (id < f->share * f->samples)
 			resident[id / 64] |= (uint64_t)1 << id % 64;
 	}
-#define KIND(id) ((id) >= f->share * f->samples) * 2 + (scores[id] > (f->pareto ? 1.6 : 3.7))
 	memset(mean, 0, 4 * sizeof(*mean));
 	for (request.epoch = 0; request.epoch < (uint64_t)f->epochs; request.epoch++) {
 		request.seed = request.epoch / f->cover_epochs; /* other groups have their turns */
 		cr_assert_eq(pads_draw(&request, order), 0);
 		cr_assert_eq(pads_weights(&request, weights), 0);
 		for (uint32_t i = 0; i < f->draws; i++)
-			mean[KIND(order[i])] += weights[order[i]];
+			mean[kind_of(f, order[i], scores)] += weights[order[i]];
 	}
 	for (uint32_t id = 0; id < f->samples; id++)
-		samples[KIND(id)] += f->epochs * draws / f->samples;
-#undef KIND
+		samples[kind_of(f, id, scores)] += f->epochs * draws / f->samples;
 	for (int kind = 0; kind < 4; kind++)
 		mean[kind] = samples[kind] > 0 ? mean[kind] / samples[kind] : 1;
 }
