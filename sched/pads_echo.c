@@ -336,6 +336,7 @@ static uint32_t take_due(struct echo *e, size_t last)
 
 static uint32_t next_access(struct echo *e, uint32_t now)
 {
+	uint64_t most = e->target + e->request->samples;
 	uint32_t id = NOBODY;
 
 	while (e->served < now && !e->due[e->served])
@@ -347,11 +348,12 @@ static uint32_t next_access(struct echo *e, uint32_t now)
 	id = take_due(e, now);
 	if (id != NOBODY)
 		return use(e, id, now);
-	for (int i = 0; i < TRIES && id == NOBODY; i++)
+	for (int i = 0; i < TRIES && id == NOBODY && e->owed <= most; i++)
 		id = introduce(e, now);
 	if (id != NOBODY)
 		return id;
-	/* Nearly all samples were used a moment ago: one of them comes too early. */
+	/* Nearly all samples were used a moment ago: one of them comes too early. The stream must
+	 * not run ahead to find another one. */
 	id = take_due(e, e->positions);
 	assert(id != NOBODY);
 	return use(e, id, now);

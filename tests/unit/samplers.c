@@ -262,6 +262,29 @@ Test(echo_states, others_are_not)
 #undef UNSOUND
 }
 
+/* Of few samples that all fit nearly all wait for their next use, and the stream brings only such.
+ * It must not run ahead for that. */
+Test(echo_states, few_samples_keep_the_pace)
+{
+	static const uint32_t counts[] = { 1, 2, 3, 10, 20, 70 };
+	uint32_t order[70];
+
+	for (int i = 0; i < 6 * 3; i++) {
+		struct pads_echo echo = { 0 };
+		struct pads_request request = echo_request(&echo, counts[i % 6], counts[i % 6]);
+		double accesses = 500.0 * counts[i % 6], owed = 0;
+
+		request.uses = i < 6 ? 1 : i < 12 ? 1.5 : 4;
+		for (request.epoch = 0; request.epoch < 500; request.epoch++)
+			cr_assert_eq(pads_draw(&request, order), 0);
+		for (uint32_t k = 0; k < echo.use_count; k++)
+			owed += echo.uses[k].left;
+		cr_assert_leq(owed, 6 * counts[i % 6] + 8, "case %d: %f", i, owed);
+		cr_assert_float_eq((accesses + owed) / (double)echo.introduced, request.uses, 0.1);
+		pads_echo_free(&echo);
+	}
+}
+
 /* Long epochs over few samples: 32 bits held a due that was counted in uses. */
 Test(echo_states, dues_do_not_wrap)
 {
