@@ -65,12 +65,10 @@ def scores_of(fs, *job):
 
 def expect(scores, epoch, ids):
     """What a batch makes of the scores, computed apart."""
-    ranked = sorted(range(len(ids)), key=lambda place: (loss_of(epoch, ids[place]), place))
-    fresh = [0.0] * len(ids)
-    for rank, place in enumerate(ranked):
-        fresh[place] = math.log(rank + 10)
-    for number, score in zip(ids, fresh):
-        scores[number] = score
+    losses = [loss_of(epoch, number) for number in ids]
+    for number, loss in zip(ids, losses):  # equal losses share the mean of their ranks
+        rank = sum(other < loss for other in losses) + (losses.count(loss) - 1) / 2
+        scores[number] = math.log((rank if len(ids) > 1 else 31.5) + 10)
 
 
 def train(fs, contents, paths, helper, epoch, scores, binary=False):
