@@ -220,7 +220,7 @@ static void check_nodes(struct run_options *options)
 
 static void check_options(struct run_options *options)
 {
-	uint64_t capacity = 0;
+	uint64_t capacity = 0, step;
 
 	if (!options->samples || !options->epochs || !options->capacity_count)
 		fail("run needs --samples, --epochs and --capacity");
@@ -234,7 +234,8 @@ static void check_options(struct run_options *options)
 			     "and replay it");
 	check_nodes(options);
 	options->request.samples = options->samples;
-	options->request.batch = options->batch * options->world;
+	step = (uint64_t)options->batch * options->world;
+	options->request.batch = step < options->samples ? (uint32_t)step : options->samples;
 	for (uint32_t node = 0; node < options->nodes; node++)
 		capacity += args_capacity_bytes(options->capacities[node], options->samples);
 	options->request.capacity =

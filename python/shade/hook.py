@@ -209,8 +209,8 @@ class Hook:
             f"{settings.job or 'hook'}-{len(self.loaders) + 1}"
         sampler = CarefulSampler(
             dataset, None if settings.mount == "none" else settings.mount, settings.mode,
-            settings.seed, rank, world, job=job, own=own, report=self.failed, batch=batch,
-            draws=getattr(own, "total_size", None), **settings.options)
+            settings.seed, rank, world, job=job, own=own, report=self.failed,
+            draws=getattr(own, "total_size", None), **{"batch": batch, **settings.options})
         if settings.mount == "auto" and sampler.mount is None:
             return "its files are not on a shadefs"
         return sampler

@@ -224,7 +224,7 @@ class Sampler:
     def _tell_batch(self, size: int) -> None:
         """Of one rank. If it is not known, the scorer goes on with what it was told."""
         if size:
-            self._scorer.batch(size * self.world)
+            self._scorer.batch(min(size * self.world, self._samples))
 
     def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
