@@ -195,15 +195,24 @@ class Slow(Filesystem):
 
     def pause(self):
         """It hangs until resume(). A request that it had taken, but not answered, could not be
-        given up by anybody, not even killed: so it is over only when all threads stand still."""
+        given up by anybody, not even killed: so it is over only when all threads stand still. One
+        that waits for another's answer, as when it begins, never would: it goes on until then."""
         def states():
             folder = f"/proc/{self.process.pid}/task"
             for thread in os.listdir(folder):
                 with open(f"{folder}/{thread}/stat") as file:
                     yield file.read().rpartition(")")[2].split()[0]
 
-        self.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: set(states()) == {"T"}, "slowfs stands still")
+        def stands_still():
+            self.process.send_signal(signal.SIGSTOP)
+            for _ in range(50):
+                if set(states()) == {"T"}:
+                    return True
+                time.sleep(0.01)
+            self.resume()
+            return False
+
+        wait_until(stands_still, "slowfs stands still")
 
     def resume(self):
         self.process.send_signal(signal.SIGCONT)

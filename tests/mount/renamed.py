@@ -251,7 +251,6 @@ def the_mount_is_where_its_point_was_resolved():
     root, contents = make_tree(3)
     scene = Scene()
     slow = Slow(root)
-    slow.counts()  # it has begun to serve, so that it does not wait for itself
     slow.pause()
     daemon = subprocess.Popen([SHADEFS, "-f", "-o", f"mode={MODE},allow_other", slow.path,
                                scene.point], stdout=subprocess.DEVNULL)
