@@ -428,9 +428,10 @@ static void set_options(struct options *options, char *text)
 	copy->next = options->texts;
 	options->texts = copy;
 	rest = copy->text;
-	tier_hide_passwords(text);
-	while ((item = next_item(&rest)))
+	while ((item = next_item(&rest))) {
+		tier_hide_password(item, text + (item - copy->text));
 		set_option(options, item);
+	}
 }
 
 /* --- defaults and checks -----------------------------------------------------------------------*/

@@ -27,18 +27,15 @@ bool tier_continues(const char *rest)
 	       !number_whole(colon + 1, size - (size_t)(colon + 1 - rest), &port);
 }
 
-void tier_hide_passwords(char *list)
+void tier_hide_password(const char *item, char *shown)
 {
-	for (char *item = list; item; item = strchr(item, ',')) {
-		size_t size;
-		char *password;
+	const char *password;
+	size_t size;
 
-		item += *item == ',';
-		if (strncmp(item, "tier=", 5) != 0)
-			continue;
-		password = (char *)url_find_password(item + 5, &size);
-		memset(password, '*', size);
-	}
+	if (strncmp(item, "tier=", 5) != 0)
+		return;
+	password = url_find_password(item + 5, &size);
+	memset(shown + (password - item), '*', size);
 }
 
 /* --- values ------------------------------------------------------------------------------------*/

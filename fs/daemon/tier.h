@@ -31,8 +31,8 @@ void tier_free(struct tier_settings *settings);
 /* Of a list of options, at an item that begins with "tier=": whether what follows a comma belongs
  * to its value, which has commas itself. */
 bool tier_continues(const char *rest);
-/* Makes the passwords in a list of options unreadable, for ps(1). */
-void tier_hide_passwords(char *list);
+/* Makes the password in an option unreadable where ps(1) shows it. */
+void tier_hide_password(const char *item, char *shown);
 void tier_show_url(const struct tier_settings *settings, FILE *out);
 
 /* Puts the tier over `*store`, if there is one. 0 or a negative errno. */

@@ -37,12 +37,20 @@ uint16_t slots_of_key(const char *key, size_t size)
 
 /* --- addresses ---------------------------------------------------------------------------------*/
 
+/* Names and addresses of hosts have no others, and logs, stats and metrics show them as they are.
+ */
+static bool is_plain(char c)
+{
+	return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
+	       (c && strchr("._-:%", c));
+}
+
 static int set_host(struct slots_address *address, const char *host, size_t size)
 {
-	if (!size || size > SLOTS_HOST_MAX || memchr(host, 0, size))
+	if (!size || size > SLOTS_HOST_MAX)
 		return -EINVAL;
 	for (size_t i = 0; i < size; i++)
-		if ((unsigned char)host[i] <= ' ' || host[i] == 0x7f)
+		if (!is_plain(host[i]))
 			return -EINVAL;
 	memcpy(address->host, host, size);
 	address->host[size] = 0;

@@ -10,10 +10,11 @@
 
 static const char scheme[] = "redis://";
 
-/* From after the scheme to the last @ before a slash. NULL: there is none. */
+/* Hosts have no @, so the last one ends the password, whatever else that has in it. NULL: there is
+ * no user. */
 static const char *end_of_user(const char *text)
 {
-	return memrchr(text, '@', strcspn(text, "/"));
+	return strrchr(text, '@');
 }
 
 const char *url_find_password(const char *text, size_t *size)

@@ -6,7 +6,7 @@ import threading
 
 from common import *
 
-SECRET = "s3cr3t-w0rd"
+SECRET = "s3cr3t/w0rd@2:1"  # as generators of passwords make them
 
 
 class Server:
@@ -102,16 +102,16 @@ def secrets_do_not_show():
     """The value of tier= goes on after commas, and its password is nowhere to be seen."""
     server, other = Server(password=SECRET), Server(password=SECRET)
     shade = Shade(source_of_all, tier=f"redis://me:{SECRET}@{server.address},{other.address}",
-                  volume="v", capacity="32M", log="debug")
+                  volume="v@w", capacity="32M", log="debug")
     check(shade, source_of_all)
     wait_until(lambda: [b"AUTH", b"me", SECRET.encode()] in server.commands, "authenticated")
     with open(shade.at(".shade", "config")) as file:
         config = file.read()
     assert f"tier redis://{server.address},{other.address} #" in config, config
-    assert "capacity 33554432 #" in config and "volume v #" in config, config
+    assert "capacity 33554432 #" in config and "volume v@w #" in config, config
     with open(f"/proc/{shade.process.pid}/cmdline") as file:
         line = file.read()
-    assert "tier=redis://me:***" in line, line
+    assert f"tier=redis://me:{'*' * len(SECRET)}@{server.address}," in line, line
     shade.end()
     for text in (config, line, shade.read_log()):
         assert SECRET not in text, text

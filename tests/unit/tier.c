@@ -127,8 +127,9 @@ Test(slots, addresses)
 	cr_assert(!strcmp(address.host, "::1") && address.port == 7);
 	cr_assert_eq(slots_parse_address("::1:6379", 8, &address), 0);
 	cr_assert(!strcmp(address.host, "::1") && address.port == 6379);
-	for (unsigned i = 0; i < 7; i++) {
-		const char *wrong[] = { "", "a", "a:", ":7", "a:0", "a:65536", "a b:7" };
+	for (unsigned i = 0; i < 10; i++) {
+		const char *wrong[] = { "",	   "a",	    "a:",    ":7",     "a:0",
+					"a:65536", "a b:7", "a@b:7", "a\"b:7", "a/b:7" };
 
 		cr_assert_eq(slots_parse_address(wrong[i], strlen(wrong[i]), &address), -EINVAL,
 			     "%s", wrong[i]);
@@ -243,6 +244,10 @@ Test(url, right)
 	cr_assert_eq(url_parse("redis://:p@ss@h:1", &url, &why), 0);
 	cr_assert(!url.user && !strcmp(url.password, "p@ss") && url.seed_count == 1);
 	url_free(&url);
+	cr_assert_eq(url_parse("redis://me:a/b:c/d@h:1,i:2", &url, &why), 0);
+	cr_assert(!strcmp(url.user, "me") && !strcmp(url.password, "a/b:c/d"));
+	cr_assert(url.seed_count == 2 && !strcmp(url.seeds[0].host, "h"));
+	url_free(&url);
 }
 
 Test(url, wrong)
@@ -278,6 +283,8 @@ Test(url, the_password_is_found)
 	cr_assert_eq(size, 0);
 	(void)url_find_password("redis://u:p@ss@h:1,i:2", &size);
 	cr_assert_eq(size, 4);
+	(void)url_find_password("redis://u:p/s@h:1", &size);
+	cr_assert_eq(size, 3);
 }
 
 /* --- values ------------------------------------------------------------------------------------*/
