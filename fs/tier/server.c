@@ -84,6 +84,18 @@ static void set_why(struct server *server, const struct resp_head *error)
 	server->why[size] = 0;
 }
 
+/* A server may repeat what it has not understood, which is the password. So only the error's first
+ * word is told. */
+static void set_why_auth(struct server *server, const struct resp_head *error)
+{
+	int size = 0;
+
+	while ((size_t)size < error->text_size && size < 32 && error->text[size] >= 'A' &&
+	       error->text[size] <= 'Z')
+		size++;
+	snprintf(server->why, sizeof(server->why), "AUTH is refused with %.*s", size, error->text);
+}
+
 /* --- begin and end -----------------------------------------------------------------------------*/
 
 struct server *server_create(struct engine *engine, unsigned index,
@@ -484,7 +496,9 @@ static int replied(void *context, struct pipeline *pipeline, struct flight *flig
 	switch (flight->verb) {
 	case VERB_AUTH:
 	case VERB_PING:
-		if (is_error)
+		if (is_error && flight->verb == VERB_AUTH)
+			set_why_auth(server, &reply->head);
+		else if (is_error)
 			set_why(server, &reply->head);
 		else if (flight->verb == VERB_PING)
 			greeted(link);

@@ -12,8 +12,9 @@ SECRET = "s3cr3t/w0rd@2:1"  # as generators of passwords make them
 class Server:
     """Speaks as much RESP as shadefs does."""
 
-    def __init__(self, answers=True, password=None):
+    def __init__(self, answers=True, password=None, echoes=False):
         self.values, self.commands, self.password, self.answers = {}, [], password, answers
+        self.echoes = echoes
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
@@ -36,7 +37,10 @@ class Server:
                 self.commands.append(words)
                 if not self.answers:
                     continue
-                if words[0] == b"AUTH":
+                if words[0] == b"AUTH" and self.echoes:  # Redis does where AUTH is renamed
+                    stream.write(b"-ERR unknown command 'AUTH', with args beginning with: '%s'\r\n"
+                                 % b"' '".join(words[1:]))
+                elif words[0] == b"AUTH":
                     trusted = words[-1].decode() == self.password
                     stream.write(b"+OK\r\n" if trusted else b"-WRONGPASS wrong\r\n")
                 else:
@@ -115,6 +119,16 @@ def secrets_do_not_show():
     shade.end()
     for text in (config, line, shade.read_log()):
         assert SECRET not in text, text
+
+
+def errors_that_repeat_the_password():
+    server = Server(password=SECRET, echoes=True)
+    shade = Shade(source_of_all, tier=f"redis://me:{SECRET}@{server.address}", volume="v",
+                  log="debug")
+    check(shade, source_of_all)
+    wait_until(lambda: "tier" in shade.read_log(), "the log says why")
+    shade.end()
+    assert "AUTH" in shade.read_log() and SECRET not in shade.read_log(), shade.read_log()
 
 
 def passwords_from_elsewhere():
@@ -252,5 +266,6 @@ def no_older_than_staleness():
 
 
 source_of_all = make_source()
-run_tests([wrong_options, secrets_do_not_show, passwords_from_elsewhere, a_tier_that_is_down,
+run_tests([wrong_options, secrets_do_not_show, errors_that_repeat_the_password,
+           passwords_from_elsewhere, a_tier_that_is_down,
            a_tier_that_hangs, a_deadline_before_the_timeout, mounts_share, no_older_than_staleness])
