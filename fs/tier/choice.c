@@ -70,13 +70,25 @@ static bool is_sooner(const struct choice *choice, uint64_t size)
 	return choice_expect_tier(choice, size) <= class->source_us;
 }
 
+/* Whether one is to go the other way, for which nobody has gone for `since_ms`. */
+static bool is_probe(struct choice *choice, uint64_t size, bool sooner, uint64_t since_ms)
+{
+	double dearer_us = choice_expect_tier(choice, size) - class_of(choice, size)->source_us;
+
+	choice->turn++;
+	if (sooner)
+		dearer_us = -dearer_us;
+	if ((double)since_ms * 1000 < dearer_us * CHOICE_PROBE)
+		return false;
+	return choice->turn % CHOICE_PROBE == 0 || since_ms >= CHOICE_PROBE_MS;
+}
+
 bool choice_prefers_tier(struct choice *choice, uint64_t size, uint64_t now_ms)
 {
 	struct choice_class *class = class_of(choice, size);
 	bool sooner = is_sooner(choice, size);
 	uint64_t other_ms = sooner ? class->source_ms : class->tier_ms;
-	bool probes = ++choice->turn % CHOICE_PROBE == 0 || now_ms - other_ms >= CHOICE_PROBE_MS;
-	bool tier = probes ? !sooner : sooner;
+	bool tier = is_probe(choice, size, sooner, now_ms - other_ms) ? !sooner : sooner;
 
 	choice->now_ms = now_ms;
 	choice->last = class;

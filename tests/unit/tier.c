@@ -400,13 +400,13 @@ Test(value, secrets)
 
 #define SIZE ((uint64_t)110000)
 
-/* How many of `turns` the tier is asked first. */
+/* How many of `turns`, a millisecond each, the tier is asked first. */
 static unsigned preferred(struct choice *choice, unsigned turns)
 {
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < turns; i++)
-		count += choice_prefers_tier(choice, SIZE, 0);
+		count += choice_prefers_tier(choice, SIZE, choice->now_ms + 1);
 	return count;
 }
 
@@ -495,17 +495,54 @@ Test(choice, slow_readers_probe_by_time)
 	unsigned count = 0;
 
 	choice_source(&choice, SIZE, 100);
-	choice_hit(&choice, SIZE, 5000);
+	choice_hit(&choice, SIZE, 3000);
 	for (unsigned i = 1; i <= CHOICE_PROBE - 1; i++) {
 		bool tier = choice_prefers_tier(&choice, SIZE, i * CHOICE_PROBE_MS / 4);
 
 		count += tier;
 		if (tier)
-			choice_hit(&choice, SIZE, 5000);
+			choice_hit(&choice, SIZE, 3000);
 		else
 			choice_source(&choice, SIZE, 100);
 	}
 	cr_assert(count >= CHOICE_PROBE / 4 - 2 && count <= CHOICE_PROBE / 4, "%u", count);
+}
+
+/* One reader, for ten minutes, whom the source gives a file in 1 ms. Returns which share of the
+ * time went into asking a tier that takes `tier_us`, and has the file or is given up. */
+static double share_for_tier(double tier_us, bool hits)
+{
+	struct choice choice = { 0 };
+	double now_us = 1e9, end_us = now_us + 600e6, lost_us = 0;
+
+	while (now_us < end_us) {
+		bool tier = choice_prefers_tier(&choice, SIZE, (uint64_t)(now_us / 1000));
+
+		if (tier && hits)
+			choice_hit(&choice, SIZE, tier_us);
+		else if (tier)
+			choice_miss(&choice, tier_us);
+		if (!tier || !hits) {
+			choice_source(&choice, SIZE, 1000);
+			now_us += 1000;
+		}
+		if (tier) {
+			now_us += tier_us;
+			lost_us += tier_us;
+		}
+	}
+	return lost_us / 600e6;
+}
+
+/* It is tried again, but the dearer it is the more seldom. */
+Test(choice, a_slow_tier_is_seldom_tried)
+{
+	for (unsigned hits = 0; hits < 2; hits++)
+		for (unsigned us = 2000; us < 1000000; us *= 2) {
+			double share = share_for_tier(us, hits);
+
+			cr_assert(share > 0.001 && share < 0.08, "%u us %u: %f", us, hits, share);
+		}
 }
 
 /* --- what is worth putting ---------------------------------------------------------------------*/
