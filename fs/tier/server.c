@@ -160,6 +160,7 @@ static void fail_link(struct link *link)
 		engine_finish(engine, request, ENGINE_FAILED);
 	pipeline_close(&link->pipeline);
 	link->polled_out = false;
+	link->late = 0;
 }
 
 void server_fail(struct server *server, const char *why, uint64_t now_ms)
@@ -171,7 +172,6 @@ void server_fail(struct server *server, const char *why, uint64_t now_ms)
 		fail_link(&server->links[i]);
 	enter(server, SERVER_DOWN);
 	server->retry_ms = now_ms + PROBE_MS;
-	server->late = 0;
 	server->engine->refresh_wanted = true;
 	forget_addresses(server);
 	tell_down(server, now_ms);
@@ -316,7 +316,7 @@ static bool accepts(const struct server *server, const struct engine_request *re
 	if (request->verb == ENGINE_SET && now_ms < server->puts_from_ms)
 		return false;
 	if (state == SERVER_TRIAL)
-		return server_is_idle(server);
+		return server_is_idle(server) && (!server->slow || request->verb == ENGINE_GET);
 	return state != SERVER_DOWN;
 }
 
@@ -450,8 +450,21 @@ static void count_result(struct server *server, const struct flight *flight,
 	server->told_full = false;
 }
 
-static int take_answer(struct server *server, struct flight *flight, const struct reply *reply)
+/* In time: nobody waits any more for what comes too late. */
+static void answered(struct link *link)
 {
+	struct server *server = link->server;
+
+	link->late = 0;
+	if (server_state(server) == SERVER_TRIAL)
+		enter(server, SERVER_UP);
+	server->slow = false;
+	tell_up(server);
+}
+
+static int take_answer(struct link *link, struct flight *flight, const struct reply *reply)
+{
+	struct server *server = link->server;
 	enum engine_result result = ENGINE_FAILED;
 	int rc = result_of(flight, reply, &result);
 
@@ -461,13 +474,10 @@ static int take_answer(struct server *server, struct flight *flight, const struc
 		return rc;
 	}
 	count_result(server, flight, result);
-	if (flight->request)
-		server->late = 0;
-	if (server_state(server) == SERVER_TRIAL)
-		enter(server, SERVER_UP);
-	tell_up(server);
-	if (flight->request)
-		engine_finish(server->engine, flight->request, result);
+	if (!flight->request)
+		return 0;
+	answered(link);
+	engine_finish(server->engine, flight->request, result);
 	return 0;
 }
 
@@ -510,7 +520,7 @@ static int replied(void *context, struct pipeline *pipeline, struct flight *flig
 		return 0;
 	default:
 		return is_error ? take_error(server, flight, &reply->head, now_ms)
-				: take_answer(server, flight, reply);
+				: take_answer(link, flight, reply);
 	}
 }
 
@@ -611,7 +621,7 @@ static void detach_late(struct link *link, uint64_t now_ms)
 		if (!request || request->deadline_ms > now_ms ||
 		    !pipeline_detach(&link->pipeline, request))
 			continue;
-		link->server->late += flight->sent_ms + timeout_of(link) * 3 / 4 <= now_ms;
+		link->late += flight->sent_ms + timeout_of(link) * 3 / 4 <= now_ms;
 		drop_late(link->server, request);
 	}
 }
@@ -690,6 +700,13 @@ static void begin(struct server *server, uint64_t now_ms)
 	connect_link(&server->links[LINK_READS], server->found, now_ms);
 }
 
+static bool is_slow(const struct server *server)
+{
+	unsigned most = server_state(server) == SERVER_TRIAL ? 1 : LATE_MOST;
+
+	return server->links[LINK_READS].late >= most || server->links[LINK_WRITES].late >= most;
+}
+
 uint64_t server_tick(struct server *server, uint64_t now_ms)
 {
 	const struct pipeline *reads = &server->links[LINK_READS].pipeline;
@@ -702,7 +719,8 @@ uint64_t server_tick(struct server *server, uint64_t now_ms)
 		server_fail(server, "its name is not resolved yet", now_ms);
 	next_ms = earlier(tick_link(&server->links[LINK_READS], now_ms),
 			  tick_link(&server->links[LINK_WRITES], now_ms));
-	if (server->late >= LATE_MOST) {
+	if (is_slow(server)) {
+		server->slow = true;
 		server_fail(server, "is too slow", now_ms);
 		return now_ms;
 	}

@@ -21,11 +21,12 @@
  * NEW    it is being connected to for the first time, and requests wait for that
  * UP     it answers
  * DOWN   requests fail at once; once a second it is connected to, and sent a PING
- * TRIAL  it has answered that; one request at a time is sent
+ * TRIAL  it has answered that; one request at a time is sent, and only reads if it was too slow
  *
- *          greeted            answers a request          fails
+ *          greeted            answers in time            fails, or is late
  * NEW      UP                                            DOWN
- * UP                                                     DOWN, or NEW if nothing waits
+ * UP                                                     DOWN, or NEW if nothing waits; or
+ *                                                        UP, if it is late for the first times
  * DOWN     TRIAL                                         DOWN, for another second
  * TRIAL                       UP                         DOWN
  */
@@ -44,6 +45,7 @@ struct link {
 	struct pipeline pipeline;
 	struct request_queue waiting;
 	uint64_t progress_ms; /* when bytes came or went, or the first flight took off */
+	unsigned late;	      /* requests in a row that took too long */
 	bool polled_out;      /* epoll tells when the socket can be written to */
 };
 
@@ -58,7 +60,7 @@ struct server {
 	struct link links[LINKS];
 	uint64_t retry_ms;	       /* DOWN: when the next attempt is */
 	uint64_t puts_from_ms;	       /* it has refused a value: nothing is put before this */
-	unsigned late;		       /* requests in a row that took too long */
+	bool slow;		       /* it is down because it took too long */
 	struct lookup *lookup;	       /* the name is being resolved */
 	uint64_t lookup_ms;	       /* since then */
 	struct addrinfo *found;	       /* to be freed */

@@ -26,6 +26,10 @@ class Flood(bytes):
     """What is sent over and over."""
 
 
+class Trickle(bytes):
+    """What is sent piece by piece, and takes longer than a mount waits, but never pauses so long."""
+
+
 class Fake:
     """A server on a port of its own. `answer` gets the words of a command and returns a reply."""
 
@@ -59,7 +63,10 @@ class Fake:
 
     @staticmethod
     def send(connection, reply):
-        connection.sendall(reply)
+        step = len(reply) // 10 if isinstance(reply, Trickle) else len(reply)
+        for at in range(0, len(reply), step or 1):
+            connection.sendall(reply[at:at + step])
+            time.sleep(2 * TIMEOUT_S / 10 if isinstance(reply, Trickle) else 0)
         while isinstance(reply, Flood):
             connection.sendall(reply)
         if isinstance(reply, Cut):
@@ -341,8 +348,7 @@ def cut_at_every_byte():
     mount = Tiered(root, [nodes[0].address])
 
     def is_over():
-        mount.control("".join(f"evict {path}\n" for path in many))
-        mount.see_ahead(many)
+        mount.see_again_ahead(many)
         return not left
     wait_until(is_over, "every byte was the last one once")
     assert mount.count("errors") >= whole, mount.stats()
@@ -387,10 +393,56 @@ def one_that_recovers_is_used_again():
     broken.clear()
 
     def is_hit():
-        mount.control("".join(f"evict {path}\n" for path in contents))
-        mount.see_ahead(contents)
+        mount.see_again_ahead(contents)
         return mount.count("hits") > 0
     wait_until(is_hit, "it is asked again")
+    mount.end()
+    fake.end()
+
+
+def a_cluster_that_is_made_later():
+    """Its nodes are up before anybody has given them slots, which can take long."""
+    made = threading.Event()
+
+    def answer(fake, words):
+        if kind_of(words) == b"CLUSTER":
+            return one_range(0, 16383, "127.0.0.1", fake.port) if made.is_set() else b"*0\r\n"
+        if made.is_set() or kind_of(words) == b"PING":
+            return good(fake, words)
+        return b"-CLUSTERDOWN Hash slot not served\r\n"
+
+    fake = Fake(answer)
+    fake.values = dict(values)
+    mount = Tiered(tree, [fake.address])
+    mount.see_ahead(contents)
+    wait_until(lambda: b"CLUSTER" in fake.asked, "it was asked for its slots")
+    mount.see_again_ahead(contents)
+    assert mount.count("hits") == 0
+    made.set()
+
+    def is_hit():
+        mount.see_again_ahead(contents)
+        return mount.count("hits") > 0
+    wait_until(is_hit, "it is asked for keys")
+    mount.end()
+    fake.end()
+
+
+def one_that_is_too_slow_is_tried_one_by_one():
+    """It answers everything, but values take longer than the timeout. When it is tried again, one
+    read waits for it, and not all."""
+    fake = Fake(to(b"GET", lambda fake, words: Trickle(good(fake, words))))
+    fake.values = dict(values)
+    mount = Tiered(tree, [fake.address])
+    mount.see_ahead(contents)
+    wait_until(lambda: not mount.stats()[f"tier_node_{fake.address}_up"], "it is down")
+    before = mount.count("errors")
+    begin = time.monotonic()
+    while time.monotonic() - begin < 10 * TIMEOUT_S:
+        mount.see_again_ahead(contents)
+    seconds = time.monotonic() - begin
+    errors = mount.count("errors") - before  # one for the read, one for the server
+    assert 0 < errors <= 2 + 2 * seconds, f"{errors} errors in {seconds:.1f} s"
     mount.end()
     fake.end()
 
@@ -400,5 +452,6 @@ values = {}
 TESTS = [a_good_one_is_used, errors_are_no_answers, puts_that_fail_hurt_nobody,
          redirections_lead_nowhere, two_nodes_that_send_each_other_on, a_slot_that_moved_is_found,
          maps_that_are_wrong, garbage_for_a_value, a_value_without_its_end, cut_at_every_byte, silence_costs_one_timeout,
-         one_that_recovers_is_used_again]
+         one_that_recovers_is_used_again,
+         one_that_is_too_slow_is_tried_one_by_one]
 run_tests([everything_is_put, *choose(TESTS)])

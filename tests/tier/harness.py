@@ -61,6 +61,11 @@ class Tiered(Shade):
         wait_until(lambda: self.stats()["resident_samples"] == len(contents), "all is fetched ahead")
         return self.see(contents)
 
+    def see_again_ahead(self, contents):
+        """Once more, when memory has nothing of it."""
+        self.control("".join(f"evict {path}\n" for path in contents))
+        return self.see_ahead(contents)
+
 
 def choose(tests):
     """Those whose names have one of the words, or all."""
