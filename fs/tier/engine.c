@@ -126,6 +126,7 @@ static int take_range(void *context, uint16_t first, uint16_t last,
 	return 0;
 }
 
+/* A slot without a server may get one at any time, and no request would tell of it. */
 static void install_map(struct engine *engine, const int16_t *map)
 {
 	for (unsigned i = 0; i < SERVERS_MAX; i++)
@@ -135,6 +136,8 @@ static void install_map(struct engine *engine, const int16_t *map)
 		set_map(engine, (uint16_t)slot, map[slot]);
 		if (map[slot] >= 0)
 			engine->servers[map[slot]]->is_mapped = true;
+		else
+			engine->refresh_wanted = true;
 	}
 	__atomic_store_n(&engine->has_map, true, __ATOMIC_RELAXED);
 }
@@ -161,10 +164,12 @@ void engine_take_map(struct engine *engine, struct server *server, const struct 
 			     ? slots_parse_map(reply->walk, server->address.host, take_range,
 					       &update)
 			     : -EPROTO;
-	if (!rc)
+	if (!rc) {
 		install_map(engine, map);
-	else
+	} else {
+		engine->refresh_wanted = has_map(engine); /* else requests find their way */
 		log_say(LOG_NOTES, "tier: %s does not say where keys are", server->name);
+	}
 	free(map);
 }
 

@@ -452,6 +452,6 @@ values = {}
 TESTS = [a_good_one_is_used, errors_are_no_answers, puts_that_fail_hurt_nobody,
          redirections_lead_nowhere, two_nodes_that_send_each_other_on, a_slot_that_moved_is_found,
          maps_that_are_wrong, garbage_for_a_value, a_value_without_its_end, cut_at_every_byte, silence_costs_one_timeout,
-         one_that_recovers_is_used_again,
+         one_that_recovers_is_used_again, a_cluster_that_is_made_later,
          one_that_is_too_slow_is_tried_one_by_one]
 run_tests([everything_is_put, *choose(TESTS)])
