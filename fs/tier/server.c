@@ -63,11 +63,13 @@ static void tell_up(struct server *server)
 	server->told_down = false;
 }
 
-static void tell_full(struct server *server)
+static void tell_full(struct server *server, uint64_t now_ms)
 {
-	if (!server->told_full)
+	bool quiet = server->told_full_ms && now_ms - server->told_full_ms < QUIET_MS;
+
+	server->told_full_ms = now_ms;
+	if (!quiet)
 		log_say(LOG_WARNINGS, "tier: %s takes no values: %s", server->name, server->why);
-	server->told_full = true;
 }
 
 /* Of an error reply, without what could confuse a terminal. */
@@ -393,7 +395,7 @@ static void pause_puts(struct server *server, const struct resp_head *error, uin
 	if (resp_is_error(error, "READONLY")) /* it has become a replica */
 		server->engine->refresh_wanted = true;
 	set_why(server, error);
-	tell_full(server);
+	tell_full(server, now_ms);
 }
 
 /* 0, or a negative errno if the server is of no use. */
@@ -444,10 +446,8 @@ static void count_result(struct server *server, const struct flight *flight,
 {
 	if (flight->verb == VERB_GET && flight->request)
 		count(result == ENGINE_YES ? &server->hits : &server->misses);
-	if (flight->verb != VERB_SET)
-		return;
-	count(&server->puts);
-	server->told_full = false;
+	if (flight->verb == VERB_SET)
+		count(&server->puts);
 }
 
 /* In time: nobody waits any more for what comes too late. */

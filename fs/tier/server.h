@@ -66,8 +66,9 @@ struct server {
 	struct addrinfo *found;	       /* to be freed */
 	struct addrinfo *address_next; /* of `found` */
 	char why[160];		       /* what failed */
-	bool told_down, told_full;     /* the log says so */
+	bool told_down;		       /* the log says so */
 	uint64_t told_ms;
+	uint64_t told_full_ms; /* when it last refused a value; the log says so */
 	/* atomic */
 	uint64_t hits, misses, puts, errors;
 };

@@ -206,6 +206,28 @@ def puts_that_fail_hurt_nobody():
     fake.end()
 
 
+def one_that_is_full_now_and_then_is_told_once():
+    """As Redis is without eviction, where others remove keys."""
+    refusals = []
+
+    def answer(fake, words):
+        if kind_of(words) == b"SET":
+            refusals.append(not (refusals and refusals[-1]))
+            return b"-OOM command not allowed\r\n" if refusals[-1] else b"+OK\r\n"
+        return good(fake, words)
+
+    fake = Fake(answer)
+    mount = Tiered(tree, [fake.address])
+
+    def is_over():
+        mount.see_again_ahead(contents)
+        return sum(refusals) >= 3
+    wait_until(is_over, "it was full three times")
+    assert mount.read_log().count("OOM") == 1, mount.read_log()
+    mount.end()
+    fake.end()
+
+
 def redirections_lead_nowhere():
     def moved_to_itself(fake, words):
         return b"-MOVED 1 127.0.0.1:%d\r\n" % fake.port
@@ -450,6 +472,7 @@ def one_that_is_too_slow_is_tried_one_by_one():
 tree, contents = make_files(FILES, SIZE)
 values = {}
 TESTS = [a_good_one_is_used, errors_are_no_answers, puts_that_fail_hurt_nobody,
+         one_that_is_full_now_and_then_is_told_once,
          redirections_lead_nowhere, two_nodes_that_send_each_other_on, a_slot_that_moved_is_found,
          maps_that_are_wrong, garbage_for_a_value, a_value_without_its_end, cut_at_every_byte, silence_costs_one_timeout,
          one_that_recovers_is_used_again, a_cluster_that_is_made_later,
