@@ -13,6 +13,7 @@
 #define IN_FIRST 16384		     /* room for replies, at first */
 #define IN_MOST ((size_t)4 << 20)    /* and at most: CLUSTER SLOTS of a large cluster */
 #define PEEK 512		     /* bytes that are received before a value is known to come */
+#define AT_ONCE ((uint64_t)4 << 20)  /* bytes that are received before others have their turn */
 #define PARTS (4 * PIPELINE_FLIGHTS) /* of what is sent at once */
 
 /* --- begin and end -----------------------------------------------------------------------------*/
@@ -378,7 +379,9 @@ static ssize_t receive_some(struct pipeline *pipeline)
 
 int pipeline_receive(struct pipeline *pipeline, pipeline_replied *replied, void *context)
 {
-	for (;;) {
+	uint64_t enough = pipeline->received + AT_ONCE;
+
+	while (pipeline->received < enough) {
 		ssize_t got;
 		int rc = grow_input(pipeline);
 
@@ -397,6 +400,7 @@ int pipeline_receive(struct pipeline *pipeline, pipeline_replied *replied, void 
 		if (rc)
 			return rc;
 	}
+	return 0;
 }
 
 bool pipeline_detach(struct pipeline *pipeline, const struct engine_request *request)

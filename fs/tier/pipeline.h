@@ -103,10 +103,10 @@ struct flight *pipeline_add(struct pipeline *pipeline, enum verb verb,
 			    struct engine_request *request, uint64_t now_ms);
 /* 0 or a negative errno; see `wants_out`. */
 int pipeline_send(struct pipeline *pipeline);
-/* Receives what there is, and calls `replied` for each reply: the flight is no longer under way.
- * `replied` must neither add flights nor close the connection; a result other than 0 ends it all.
- * 0, that result, or a negative errno: -ECONNRESET if the server has closed it, -EPROTO if it does
- * not speak RESP. */
+/* Receives what there is, up to a bound, and calls `replied` for each reply: the flight is no
+ * longer under way. `replied` must neither add flights nor close the connection; a result other
+ * than 0 ends it all. 0, that result, or a negative errno: -ECONNRESET if the server has closed it,
+ * -EPROTO if it does not speak RESP. */
 typedef int pipeline_replied(void *context, struct pipeline *pipeline, struct flight *flight,
 			     const struct reply *reply);
 int pipeline_receive(struct pipeline *pipeline, pipeline_replied *replied, void *context);
