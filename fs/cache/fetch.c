@@ -588,14 +588,14 @@ static float worth_locked(const struct fetch *fetch)
 }
 
 /* What a tier has was right when somebody put it there: the source is not asked. That will do while
- * the tree's knowledge of the version is no older than `staleness`. */
+ * the tree's knowledge of the version is younger than `staleness`, so never if that is 0. */
 static bool needs_source_locked(const struct fetch *fetch, uint64_t now_ms)
 {
 	uint64_t checked_ms = node_checked_ms(fetch->node);
+	uint64_t age_ms = now_ms > checked_ms ? now_ms - checked_ms : 0;
 
 	lock_assert_held(&fetch->cache->lock);
-	return fetch->young ||
-	       (now_ms > checked_ms && now_ms - checked_ms > fetch->cache->options.staleness_ms);
+	return fetch->young || age_ms >= fetch->cache->options.staleness_ms;
 }
 
 /* `read` is complete but for path and buffer, so that fetch_take_late_locked() may cancel it before

@@ -265,7 +265,20 @@ def no_older_than_staleness():
     slow.end()
 
 
+def without_staleness_there_is_no_tier():
+    """Nothing is known of the source then that was not asked just now."""
+    server = Server()
+    shade = Shade(source_of_all, tier=f"redis://{server.address}", volume="v", staleness=0,
+                  capacity="1M")
+    for _ in range(10):
+        check(shade, source_of_all)
+    asked = {words[0] for words in server.commands}
+    assert not asked & {b"GETEX", b"EXPIRE", b"SETEX"}, asked
+    shade.end()
+
+
 source_of_all = make_source()
 run_tests([wrong_options, secrets_do_not_show, errors_that_repeat_the_password,
            passwords_from_elsewhere, a_tier_that_is_down,
-           a_tier_that_hangs, a_deadline_before_the_timeout, mounts_share, no_older_than_staleness])
+           a_tier_that_hangs, a_deadline_before_the_timeout, mounts_share, no_older_than_staleness,
+           without_staleness_there_is_no_tier])
