@@ -18,6 +18,7 @@
 #define LOOKUP_MS 50	   /* between looks whether a name is resolved */
 #define PLAIN_MS 60000	   /* after GETEX was refused */
 #define PUTS_PAUSE_MS 1000 /* after a value was refused */
+#define ADDRESSES 60	   /* of a name, that have their turn */
 #define WRITES_PATIENCE 4  /* nobody waits for values that are put: so many timeouts */
 
 static void count(uint64_t *counter)
@@ -532,6 +533,7 @@ static void connect_failed(struct server *server, int rc, uint64_t now_ms)
 	struct link *link = &server->links[LINK_READS];
 
 	if (!server->address_next || link->pipeline.state != PIPELINE_CONNECTING) {
+		server->address_turn++;
 		fail_with(server, rc, now_ms);
 		return;
 	}
@@ -647,6 +649,7 @@ static uint64_t tick_link(struct link *link, uint64_t now_ms)
 	uint64_t next_ms;
 
 	if (hung_at_ms(link) <= now_ms) {
+		link->server->address_turn += pipeline->state == PIPELINE_CONNECTING;
 		server_fail(link->server, "does not answer", now_ms);
 		return now_ms;
 	}
@@ -688,16 +691,29 @@ static void take_lookup(struct server *server, uint64_t now_ms)
 		server_fail(server, gai_strerror(rc), now_ms);
 }
 
+/* Where nobody has answered, the next attempt is at the next address of the name. */
+static struct addrinfo *address_in_turn(const struct server *server)
+{
+	struct addrinfo *address = server->found;
+
+	for (unsigned i = 0; i < server->address_turn % ADDRESSES; i++)
+		address = address->ai_next ? address->ai_next : server->found;
+	return address;
+}
+
 static void begin(struct server *server, uint64_t now_ms)
 {
+	const struct addrinfo *address;
+
 	if (!server->found && !server->lookup)
 		look_up(server, now_ms);
 	if (server->lookup)
 		take_lookup(server, now_ms);
 	if (!server->found)
 		return;
-	server->address_next = server->found->ai_next;
-	connect_link(&server->links[LINK_READS], server->found, now_ms);
+	address = address_in_turn(server);
+	server->address_next = address->ai_next;
+	connect_link(&server->links[LINK_READS], address, now_ms);
 }
 
 static bool is_slow(const struct server *server)

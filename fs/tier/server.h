@@ -65,6 +65,7 @@ struct server {
 	uint64_t lookup_ms;	       /* since then */
 	struct addrinfo *found;	       /* to be freed */
 	struct addrinfo *address_next; /* of `found` */
+	unsigned address_turn;	       /* how often connecting has failed */
 	char why[160];		       /* what failed */
 	bool told_down;		       /* the log says so */
 	uint64_t told_ms;

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """A mount whose engine says whatever it likes. Reads go on and are right, and counters tell of
 it."""
+import os
 import socket
+import subprocess
 import threading
 import time
 
-from harness import DELAY_US, TIMEOUT_S, Slow, Tiered, choose, make_files, run_tests, wait_until
+from harness import DELAY_US, TIMEOUT_S, Slow, Tiered, choose, make_files, run_tests, scratch, wait_until
 from resp import bulk, read_reply
 
 FILES, SIZE = 8, 3000
@@ -33,9 +35,9 @@ class Trickle(bytes):
 class Fake:
     """A server on a port of its own. `answer` gets the words of a command and returns a reply."""
 
-    def __init__(self, answer, port=0):
+    def __init__(self, answer, port=0, host="127.0.0.1"):
         self.answer, self.asked, self.values = answer, [], {}
-        self.listener = socket.create_server(("127.0.0.1", port), backlog=64)
+        self.listener = socket.create_server((host, port), backlog=64)
         self.port = self.listener.getsockname()[1]
         self.address = f"127.0.0.1:{self.port}"
         self.connections = []
@@ -422,6 +424,37 @@ def one_that_recovers_is_used_again():
     fake.end()
 
 
+def another_address_of_the_name_answers():
+    """The first one swallows what is sent there, as a broken network does."""
+    hosts = os.path.join(scratch, "hosts")
+    with open(hosts, "w") as file:
+        file.write("127.0.0.1 two.test\n127.0.0.2 two.test\n")
+    subprocess.run(["mount", "--bind", hosts, "/etc/hosts"], check=True)
+    first = socket.getaddrinfo("two.test", 1, type=socket.SOCK_STREAM)[0][4]
+    with socket.socket() as hole:
+        hole.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        hole.bind((first[0], 0))
+        hole.listen(0)
+        others = [socket.socket() for _ in range(4)]
+        for other in others:  # these fill its queue, and the kernel answers no more
+            other.setblocking(False)
+            other.connect_ex(hole.getsockname())
+        second = {"127.0.0.1": "127.0.0.2", "127.0.0.2": "127.0.0.1"}[first[0]]
+        fake = Fake(good, hole.getsockname()[1], second)
+        fake.values = dict(values)
+        mount = Tiered(tree, [f"two.test:{fake.port}"])
+
+        def is_hit():
+            mount.see_again_ahead(contents)
+            return mount.count("hits") > 0
+        wait_until(is_hit, "the other one is asked", 20)
+        mount.end()
+        for other in others:
+            other.close()
+    fake.end()
+    subprocess.run(["umount", "/etc/hosts"], check=True)
+
+
 def a_cluster_that_is_made_later():
     """Its nodes are up before anybody has given them slots, which can take long."""
     made = threading.Event()
@@ -476,5 +509,6 @@ TESTS = [a_good_one_is_used, errors_are_no_answers, puts_that_fail_hurt_nobody,
          redirections_lead_nowhere, two_nodes_that_send_each_other_on, a_slot_that_moved_is_found,
          maps_that_are_wrong, garbage_for_a_value, a_value_without_its_end, cut_at_every_byte, silence_costs_one_timeout,
          one_that_recovers_is_used_again, a_cluster_that_is_made_later,
+         another_address_of_the_name_answers,
          one_that_is_too_slow_is_tried_one_by_one]
 run_tests([everything_is_put, *choose(TESTS)])
