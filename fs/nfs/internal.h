@@ -29,6 +29,7 @@ struct nfs_store {
 	struct lock lock;
 	struct nfs_export export; /* lock */
 	struct nfs_handle root;	  /* lock: of the source's top */
+	struct store_attr top;	  /* what it was at first; constant once the store is open */
 	uint64_t mounted_ms;	  /* lock: when it was last asked for */
 };
 

@@ -158,8 +158,8 @@ static int mount_root_again(struct nfs_store *store)
 	return 0;
 }
 
-static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_found *found,
-			  struct store_attr *attr, uint64_t until_ms)
+static int walk_or_mount(struct nfs_store *store, const char *path, struct nfs_found *found,
+			 struct store_attr *attr, uint64_t until_ms)
 {
 	struct nfs_handle root;
 	struct nfs_attr ignored;
@@ -173,6 +173,21 @@ static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_
 		return rc;
 	nfs_get_root(store, &found->handle);
 	return walk(store, path, found, attr, until_ms);
+}
+
+/* The top is whatever the server exports by now. It may be another directory than it was at first,
+ * or be in a file system that has another number since the server was restarted; it keeps its
+ * number here, for there is only one top, and without it nothing below could be found again. */
+static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_found *found,
+			  struct store_attr *attr, uint64_t until_ms)
+{
+	int rc = walk_or_mount(store, path, found, attr, until_ms);
+
+	if (!rc && !*path) {
+		attr->ino = store->top.ino;
+		attr->dev = store->top.dev;
+	}
+	return rc;
 }
 
 /* --- one at a time ------------------------------------------------------------------------------
@@ -342,12 +357,13 @@ static int get_limits(struct nfs_store *store)
 int nfs_begin(struct nfs_store *store)
 {
 	struct nfs_found found;
-	struct store_attr top;
 	int rc = find_root(store, &store->export, &store->root);
 
 	if (rc)
 		return rc;
 	found.handle = store->root;
-	rc = walk(store, "", &found, &top, nfs_deadline(store)); /* in device 0 */
+	/* What is above the top may be in another file system; the top is in device 0. */
+	store->devices = (struct devices){ 0 };
+	rc = walk(store, "", &found, &store->top, nfs_deadline(store));
 	return rc ? rc : get_limits(store);
 }
