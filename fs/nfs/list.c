@@ -17,6 +17,8 @@ struct listing {
 	store_entry *entry;
 	void *context;
 	uint64_t cookie, verifier;
+	uint64_t seen;		   /* a cookie at which an earlier part has ended */
+	uint64_t parts, next_seen; /* how many parts there were; when `seen` changes next */
 	uint8_t *buffer;
 	size_t room;
 };
@@ -93,10 +95,28 @@ static int tell(struct listing *listing, struct nfs_entry *entry)
 	return listing->entry(listing->context, name, rc ? NULL : &attr, rc);
 }
 
+/* Whether the server leads back to where the listing was before, and would do so for ever. One
+ * cookie is remembered, twice as long each time, so that a circle of any length is found. */
+static bool is_circle(struct listing *listing)
+{
+	if (listing->parts && listing->cookie == listing->seen)
+		return true;
+	if (listing->parts++ == listing->next_seen) {
+		listing->seen = listing->cookie;
+		listing->next_seen = listing->parts * 2;
+	}
+	return false;
+}
+
+static void begin_listing(struct listing *listing)
+{
+	listing->cookie = listing->verifier = 0;
+	listing->parts = listing->next_seen = 0;
+}
+
 /* 0: there is more; 1: that was all; or a negative errno, or what `entry` returned. */
 static int tell_part(struct listing *listing, struct xdr *reply, int *told)
 {
-	uint64_t before = listing->cookie;
 	struct nfs_entry entry;
 	bool is_last;
 
@@ -108,8 +128,8 @@ static int tell_part(struct listing *listing, struct xdr *reply, int *told)
 			return *told;
 	}
 	is_last = xdr_get_bool(reply);
-	if (reply->bad || (!is_last && listing->cookie == before))
-		return -EIO; /* the latter would go on for ever */
+	if (reply->bad || (!is_last && is_circle(listing)))
+		return -EIO;
 	return is_last;
 }
 
@@ -139,7 +159,7 @@ static int list_all(struct listing *listing)
 
 		rc = ask_for_part(listing, &call);
 		if (rc == -EAGAIN && listing->cookie && restarts++ < RESTARTS) {
-			listing->cookie = listing->verifier = 0;
+			begin_listing(listing);
 			rc = 0;
 		} else if (!rc) {
 			rc = tell_part(listing, &call.result, &told);
