@@ -95,7 +95,7 @@ void connection_open(struct connection *connection, uint64_t now_ms)
 	}
 	connection->state = CONNECTION_OPENING;
 	connection->heard_ms = now_ms;
-	connection->is_senseless = false;
+	connection->is_senseless = connection->owes = false;
 	connection->out_begin = connection->out_end = 0;
 	reader_init(&connection->reader, &events, connection);
 	watch(connection, EPOLL_CTL_ADD, true);
@@ -154,8 +154,11 @@ bool connection_add(struct connection *connection, struct rpc_call *call, uint64
 	if (!size)
 		return false;
 	connection->out_end += size;
-	if (!connection->calls.first)
+	/* Calls that were given up have not been answered, either. */
+	if (!connection->owes)
 		connection->heard_ms = now_ms;
+	connection->owes = true;
+	call->sent_ms = now_ms;
 	connection->weight += call->weight;
 	call->connection = connection;
 	call->state = CALL_SENT;
@@ -219,6 +222,7 @@ static int receive(struct connection *connection, uint64_t now_ms)
 		connection->rpc->heard_ms = now_ms;
 		connection->rpc->stalls = 0;
 		rc = reader_take(&connection->reader, (size_t)got);
+		connection->owes = connection->calls.first;
 		if (!rc && connection->is_senseless)
 			rc = -EBADMSG;
 		if ((size_t)got < room)

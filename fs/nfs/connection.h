@@ -32,6 +32,7 @@ struct connection {
 	bool is_senseless; /* a reply made no sense: what follows may not, either */
 	uint64_t retry_ms; /* DOWN: not before */
 	uint64_t pause_ms; /* before the next try; 0: it works */
+	bool owes;	   /* something was asked since anything last came */
 	uint64_t heard_ms; /* when something last came, or was first asked */
 	uint64_t weight;   /* of its calls */
 	struct call_list calls;

@@ -12,9 +12,12 @@
 #include "base/log.h"
 #include "nfs/rpc_internal.h"
 
-#define TICK_MS 50	   /* while something is under way */
-#define STALL_MOST_MS 5000 /* without a byte, although something is asked */
-#define DELAY_LEAST_MS 100 /* before a server that has no time is asked again */
+#define TICK_MS 50	      /* while something is under way */
+#define STALL_MOST_MS 5000    /* without a byte, although something is asked, for the first time */
+#define PATIENCE_MS 60000     /* for a server that is slow */
+#define DEADLINE_LEAST_MS 400 /* readers may wait less, but connections get so much time */
+#define DOUBLINGS 6	      /* of how long a server that is slow has */
+#define DELAY_LEAST_MS 100    /* before a server that has no time is asked again */
 #define DELAY_DOUBLINGS 4
 #define CALL_WEIGHT 256 /* bytes of a reply without a file's */
 #define EVENTS 16
@@ -25,7 +28,7 @@
 void rpc_start(struct rpc *rpc, struct rpc_call *call)
 {
 	assert(call->state == CALL_IDLE && call->done);
-	call->delays = 0;
+	call->delays = call->losses = 0;
 	call->is_doubted = false;
 	call->weight = CALL_WEIGHT + call->args.count;
 	call->state = CALL_READY;
@@ -284,17 +287,28 @@ static void start_delayed(struct rpc *rpc, uint64_t now_ms)
 	}
 }
 
+static uint64_t doubled(uint64_t ms, unsigned times)
+{
+	return ms << (times < DOUBLINGS ? times : DOUBLINGS);
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
 /* How long a connection may say nothing although something is asked. A server that is slow is not
  * to be asked again and again while it works: each time that nothing came it has twice as long, and
- * as long as something comes over other connections, the slow one may merely have to wait. */
+ * more than any reader waits, or a listing that takes so long would never be there. As long as
+ * something comes over other connections, the slow one may merely have to wait. */
 static uint64_t patience(const struct rpc *rpc, uint64_t now_ms)
 {
-	uint64_t most_ms = rpc->options.deadline_ms;
-	uint64_t ms = rpc->patience_ms << (rpc->stalls < 6 ? rpc->stalls : 6);
+	uint64_t deadline_ms = rpc->options.deadline_ms;
+	uint64_t ms = doubled(rpc->patience_ms, rpc->stalls);
 
-	if (now_ms - rpc->heard_ms < rpc->patience_ms && ms < most_ms / 2)
-		ms = most_ms / 2;
-	return ms < most_ms ? ms : most_ms;
+	if (now_ms - rpc->heard_ms < rpc->patience_ms && ms < deadline_ms / 2)
+		ms = deadline_ms / 2;
+	return least(ms, deadline_ms > PATIENCE_MS ? deadline_ms : PATIENCE_MS);
 }
 
 static void lose_stalled(struct rpc *rpc, uint64_t now_ms)
@@ -304,15 +318,32 @@ static void lose_stalled(struct rpc *rpc, uint64_t now_ms)
 
 	for (unsigned i = 0; i < rpc->options.connections; i++) {
 		struct connection *connection = &rpc->connections[i];
-		bool waits = connection->state == CONNECTION_OPENING || connection->calls.first;
+		bool opens = connection->state == CONNECTION_OPENING;
+		uint64_t most_ms = opens ? rpc->options.deadline_ms : patience_ms;
 
-		if (!waits || now_ms - connection->heard_ms < patience_ms)
+		if ((!opens && !connection->calls.first) ||
+		    now_ms - connection->heard_ms < least(patience_ms, most_ms))
 			continue;
 		has_stalled = true;
 		connection_lose(connection, -ETIMEDOUT, now_ms);
 		rpc_miss(rpc, -ETIMEDOUT);
 	}
 	rpc->stalls += has_stalled;
+}
+
+/* Calls that others have overtaken for so long that the server must have dropped them. Only those
+ * get so old for which nobody's deadline counts. */
+static void ask_again(struct rpc *rpc, struct connection *connection, uint64_t now_ms)
+{
+	for (struct rpc_call *call = connection->calls.first, *next; call; call = next) {
+		next = call->next;
+		if (now_ms - call->sent_ms < doubled(2 * rpc->options.deadline_ms, call->losses))
+			continue;
+		connection_remove(connection, call);
+		call->losses++;
+		call->state = CALL_READY;
+		call_list_add(&rpc->ready, call);
+	}
 }
 
 static void tick(struct rpc *rpc, uint64_t now_ms)
@@ -323,6 +354,8 @@ static void tick(struct rpc *rpc, uint64_t now_ms)
 	end_all_late(rpc, now_ms, false);
 	start_delayed(rpc, now_ms);
 	lose_stalled(rpc, now_ms);
+	for (unsigned i = 0; i < rpc->options.connections; i++)
+		ask_again(rpc, &rpc->connections[i], now_ms);
 }
 
 static bool is_busy(const struct rpc *rpc)
@@ -439,8 +472,9 @@ int rpc_open(struct rpc **out, const struct rpc_options *options)
 	if (!rpc)
 		return -ENOMEM;
 	rpc->options = *options;
-	rpc->patience_ms =
-		options->deadline_ms / 4 < STALL_MOST_MS ? options->deadline_ms / 4 : STALL_MOST_MS;
+	if (rpc->options.deadline_ms < DEADLINE_LEAST_MS)
+		rpc->options.deadline_ms = DEADLINE_LEAST_MS;
+	rpc->patience_ms = least(rpc->options.deadline_ms / 4, STALL_MOST_MS);
 	rpc->last_xid = (uint32_t)clock_now_ns();
 	call_list_init(&rpc->ready);
 	call_list_init(&rpc->delayed);

@@ -5,8 +5,9 @@
  *
  * A connection that is lost, or over which nothing comes although something is asked, is closed
  * with all that it has half received, and its calls are sent again over another one: whatever is
- * asked here can be asked twice. A call ends by its reply, by its own time limit, by rpc_forget(),
- * or by the end. If there is no server, it waits.
+ * asked here can be asked twice. So is a call sent again to which no reply comes, although others
+ * are answered. A call ends by its reply, by its own time limit, by rpc_forget(), or by the end. If
+ * there is no server, it waits.
  */
 #ifndef SHADE_NFS_RPC_H
 #define SHADE_NFS_RPC_H
@@ -46,8 +47,9 @@ struct rpc_call {
 	struct connection *connection;
 	uint32_t weight; /* bytes that are expected */
 	unsigned delays;
+	unsigned losses; /* no reply came, although others did */
 	bool is_doubted; /* a reply to it made no sense */
-	uint64_t again_ms;
+	uint64_t sent_ms, again_ms;
 	struct rpc_call *next, **before;
 };
 
