@@ -312,6 +312,22 @@ static void after_lookup(struct chunk *chunk, int rc)
 	begin_parts(chunk);
 }
 
+/* The handle is unknown, or another file's. A name is looked up once; but if it was looked up in a
+ * directory that is remembered, and the server did not tell what it has found, that directory may
+ * have been the wrong one. */
+static void find_again(struct chunk *chunk)
+{
+	struct transfer *transfer = chunk->transfer;
+
+	if (transfer->by_name && !transfer->from_known) {
+		end(transfer, -ESTALE);
+		return;
+	}
+	if (transfer->by_name)
+		forget_dir(transfer->reads, transfer->read->path);
+	find(transfer, chunk);
+}
+
 /* --- reading ------------------------------------------------------------------------------------
  */
 
@@ -340,10 +356,7 @@ static void judge(struct chunk *chunk, const struct nfs_attr *attr)
 
 	nfs_convert(transfer->reads->store, attr, &found);
 	if (!store_same_version(&found, transfer->read->expected)) {
-		if (transfer->by_name)
-			end(transfer, -ESTALE);
-		else
-			find(transfer, chunk);
+		find_again(chunk);
 	} else if (chunk->got == chunk->size) {
 		finish_part(chunk);
 	} else if (chunk->is_short) {
@@ -397,8 +410,8 @@ static void after_step(struct rpc_call *call, int rc)
 
 	if (chunk->step == STEP_LOOKUP)
 		after_lookup(chunk, rc);
-	else if (rc == -ESTALE && !transfer->by_name)
-		find(transfer, chunk);
+	else if (rc == -ESTALE)
+		find_again(chunk);
 	else if (rc)
 		end(transfer, rc);
 	else if (chunk->step == STEP_READ)
