@@ -165,10 +165,14 @@ int mount_again(struct nfs_export *export, uint64_t until_ms, char *why, size_t 
 /* --- the server ---------------------------------------------------------------------------------
  */
 
+uint64_t mount_patience(const struct nfs_options *options)
+{
+	return options->deadline_ms < START_MS ? options->deadline_ms : START_MS;
+}
+
 int mount_find(struct nfs_export *export, const struct nfs_options *options, char *why, size_t room)
 {
 	struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
-	uint64_t patience_ms = options->deadline_ms < START_MS ? options->deadline_ms : START_MS;
 	struct addrinfo *found, *address;
 	uint64_t until_ms;
 	int rc = getaddrinfo(options->url->server, NULL, &hints, &found);
@@ -185,7 +189,7 @@ int mount_find(struct nfs_export *export, const struct nfs_options *options, cha
 					       .path = options->url->path };
 		memcpy(&export->server, address->ai_addr, address->ai_addrlen);
 		set_port(&export->server, options->nfs_port);
-		until_ms = clock_now_ms() + patience_ms;
+		until_ms = clock_now_ms() + mount_patience(options);
 		rc = mount_again(export, until_ms, why, room);
 		if (!rc)
 			rc = check_server(export, until_ms, options->nfs_port, why, room);

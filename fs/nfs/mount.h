@@ -17,6 +17,8 @@ struct nfs_export {
 	const char *rest; /* of the path: below `handle`, to be looked up; "" if it is all */
 };
 
+/* How many milliseconds a server has to answer at the start. Signals wait until then. */
+uint64_t mount_patience(const struct nfs_options *options);
 /* Asks all addresses that the server's name has, until one answers. 0, or a negative errno with a
  * reason. */
 int mount_find(struct nfs_export *export, const struct nfs_options *options, char *why,

@@ -115,11 +115,11 @@ static int walk(struct nfs_store *store, const char *path, struct nfs_found *fou
 
 /* The top of the source, below the export. */
 static int find_root(struct nfs_store *store, const struct nfs_export *export,
-		     struct nfs_handle *root)
+		     struct nfs_handle *root, uint64_t until_ms)
 {
 	struct nfs_found found = { .handle = export->handle };
 	struct store_attr attr;
-	int rc = walk(store, export->rest, &found, &attr, nfs_deadline(store));
+	int rc = walk(store, export->rest, &found, &attr, until_ms);
 
 	if (!rc && !S_ISDIR(attr.mode))
 		rc = -ENOTDIR;
@@ -148,7 +148,7 @@ static int mount_root_again(struct nfs_store *store)
 		return -ESTALE;
 	rc = mount_again(&export, now_ms + MOUNT_MS, why, sizeof(why));
 	if (!rc)
-		rc = find_root(store, &export, &root);
+		rc = find_root(store, &export, &root, nfs_deadline(store));
 	if (rc)
 		return -ESTALE;
 	lock_acquire(&store->lock);
@@ -336,11 +336,11 @@ int nfs_stat_in(const struct store_dir *dir, const char *name, struct store_attr
 /* --- the beginning ------------------------------------------------------------------------------
  */
 
-static int get_limits(struct nfs_store *store)
+static int get_limits(struct nfs_store *store, uint64_t until_ms)
 {
 	struct nfs_question question;
 	struct nfs_limits limits;
-	int rc = nfs_ask(store, &question, NFS_FSINFO, &store->root, NULL, nfs_deadline(store));
+	int rc = nfs_ask(store, &question, NFS_FSINFO, &store->root, NULL, until_ms);
 
 	if (rc)
 		return rc;
@@ -356,14 +356,15 @@ static int get_limits(struct nfs_store *store)
 
 int nfs_begin(struct nfs_store *store)
 {
+	uint64_t until_ms = clock_now_ms() + mount_patience(&store->options);
 	struct nfs_found found;
-	int rc = find_root(store, &store->export, &store->root);
+	int rc = find_root(store, &store->export, &store->root, until_ms);
 
 	if (rc)
 		return rc;
 	found.handle = store->root;
 	/* What is above the top may be in another file system; the top is in device 0. */
 	store->devices = (struct devices){ 0 };
-	rc = walk(store, "", &found, &store->top, nfs_deadline(store));
-	return rc ? rc : get_limits(store);
+	rc = walk(store, "", &found, &store->top, until_ms);
+	return rc ? rc : get_limits(store, until_ms);
 }
