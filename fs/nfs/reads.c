@@ -26,7 +26,9 @@
 #include "nfs/internal.h"
 
 #define KNOWN_DIRS 256 /* directories whose handles are remembered, for files without */
-#define BUFFER 1024    /* for a LOOKUP's reply and the head of a READ's */
+#define PARTS_MOST                                                                                 \
+	16	    /* of a transfer at a time: enough to fill a link, few enough to wait behind */
+#define BUFFER 1024 /* for a LOOKUP's reply and the head of a READ's */
 static_assert(BUFFER >= READER_HEAD_ROOM, "the reader wants so much");
 
 enum step { STEP_LOOKUP, STEP_READ, STEP_CHECK };
@@ -51,7 +53,8 @@ struct transfer {
 	bool by_name;		     /* the handle is what the path led to */
 	bool from_known;	     /* the path is followed from a directory that is remembered */
 	const char *rest;	     /* of the path */
-	struct chunk *chunks;	     /* at least one */
+	struct chunk *chunks;	     /* at least one, */
+	unsigned chunk_count;	     /* and PARTS_MOST at most */
 	struct transfer *next;	     /* free, or hungry */
 	char name[NFS_NAME_MAX + 1]; /* that is looked up */
 };
@@ -132,6 +135,7 @@ static struct chunk *add_chunk(struct transfer *transfer)
 	chunk->transfer = transfer;
 	chunk->next = transfer->chunks;
 	transfer->chunks = chunk;
+	transfer->chunk_count++;
 	return chunk;
 }
 
@@ -144,6 +148,7 @@ static void free_chunk(struct chunk *chunk)
 	while (*at != chunk)
 		at = &(*at)->next;
 	*at = chunk->next;
+	transfer->chunk_count--;
 	rpc_forget(reads->store->rpc, &chunk->call);
 	chunk->next = reads->free_chunks;
 	reads->free_chunks = chunk;
@@ -331,12 +336,14 @@ static void find_again(struct chunk *chunk)
 /* --- reading ------------------------------------------------------------------------------------
  */
 
-/* So much of the transfer is there: the chunk takes what is left, or goes. */
+/* So much of the transfer is there: the chunk takes what is left, or goes. Where others wait, one
+ * chunk must do. */
 static void finish_part(struct chunk *chunk)
 {
 	struct transfer *transfer = chunk->transfer;
+	bool yields = transfer->reads->waiting && transfer->chunk_count > 1;
 
-	if (transfer->begun < transfer->size) {
+	if (transfer->begun < transfer->size && !yields) {
 		take_part(chunk);
 		if (transfer->begun == transfer->size)
 			unset_hungry(transfer);
@@ -488,27 +495,42 @@ static void begin(struct reads *reads, struct store_read *read)
 		find(transfer, chunk);
 }
 
-/* What has begun goes first. */
+/* NULL: none can have another part under way. */
+static struct transfer *find_hungry(struct reads *reads)
+{
+	struct transfer *transfer = reads->hungry;
+
+	while (transfer && transfer->chunk_count == PARTS_MOST)
+		transfer = transfer->next;
+	return transfer;
+}
+
+static void feed(struct transfer *transfer)
+{
+	struct chunk *chunk = add_chunk(transfer);
+
+	take_part(chunk);
+	if (transfer->begun == transfer->size)
+		unset_hungry(transfer);
+	run(chunk);
+}
+
+/* What waits goes first: what has begun goes on with the chunks that it has, however large it
+ * is. */
 static void begin_waiting(struct reads *reads)
 {
-	while (reads->free_chunks && (reads->hungry || reads->waiting)) {
-		struct transfer *transfer = reads->hungry;
+	struct transfer *transfer;
+
+	while (reads->free_chunks && reads->waiting) {
 		struct store_read *read = reads->waiting;
 
-		if (transfer) {
-			struct chunk *chunk = add_chunk(transfer);
-
-			take_part(chunk);
-			if (transfer->begun == transfer->size)
-				unset_hungry(transfer);
-			run(chunk);
-			continue;
-		}
 		reads->waiting = read->next;
 		if (!reads->waiting)
 			reads->waiting_end = &reads->waiting;
 		begin(reads, read);
 	}
+	while (reads->free_chunks && (transfer = find_hungry(reads)))
+		feed(transfer);
 }
 
 static void take_added_locked(struct reads *reads)
