@@ -6,6 +6,8 @@ protocol at the same port, on loopback. A test changes what it answers:
     fake.read_attributes = False      replies of READ have no attributes (entry_attributes and
                                       entry_handles: the same of READDIRPLUS)
     fake.most = 1000                  no READ gives more bytes
+    fake.delay_s[procedure] = 2       each reply comes so much later
+    fake.root, fake.fsid              numbers of the directory and of its file system
     fake.twist = function             of (call, message): the list of what is sent instead, bytes
                                       with their record marks; CLOSE in it closes the connection
 
@@ -14,6 +16,7 @@ import collections
 import socket
 import struct
 import threading
+import time
 
 NFS, MOUNT = 100003, 100005
 (GETATTR, LOOKUP, ACCESS, READLINK, READ, READDIR, READDIRPLUS, FSSTAT, FSINFO, PATHCONF) = (
@@ -87,6 +90,8 @@ class Fake:
         self.status = {}
         self.read_attributes = self.entry_attributes = self.entry_handles = True
         self.most = CHUNK
+        self.root, self.fsid = ROOT, 7
+        self.delay_s = {}
         self.twist = None
         self.entries = None  # of the directory, instead of what it has
         self.calls = collections.Counter()
@@ -102,6 +107,7 @@ class Fake:
     def reset(self):
         """Well again."""
         self.status, self.twist, self.entries, self.most = {}, None, None, CHUNK
+        self.delay_s = {}
         self.read_attributes = self.entry_attributes = self.entry_handles = True
 
     # --- connections ---
@@ -147,6 +153,7 @@ class Fake:
             cursor.opaque()
         name = NAMES.get((program, procedure), "?")
         call = Call(xid, program, procedure, name, cursor)
+        time.sleep(self.delay_s.get(name, 0))
         with self.lock:
             self.calls[name] += 1
             reply = accepted(xid, self.reply(call))
@@ -169,8 +176,8 @@ class Fake:
 
     def find(self, handle):
         number = struct.unpack(">Q", handle)[0] if len(handle) == 8 else 0
-        if number == ROOT:
-            return ROOT, None
+        if number == self.root:
+            return self.root, None
         return next(((number, name) for name, has in self.ids.items() if has == number),
                     (None, None))
 
@@ -178,15 +185,15 @@ class Fake:
         name = self.find(u64(number))[1]
         size = len(self.files[name]) if name is not None else 4096
         when = u32(self.ctime) + u32(0)
-        return (u32(2 if number == ROOT else 1) + u32(0o755 if number == ROOT else 0o644) + u32(1)
-                + u32(0) + u32(0) + u64(size) + u64(size) + u64(0) + u64(7) + u64(number)
-                + when * 3)
+        kind, mode = (2, 0o755) if number == self.root else (1, 0o644)
+        return (u32(kind) + u32(mode) + u32(1) + u32(0) + u32(0) + u64(size) + u64(size)
+                + u64(0) + u64(self.fsid) + u64(number) + when * 3)
 
     def some_attributes(self, number):
         return u32(1) + self.attributes(number)
 
     def do_mnt(self, _):
-        return u32(OK) + opaque(u64(ROOT)) + u32(1) + u32(1)
+        return u32(OK) + opaque(u64(self.root)) + u32(1) + u32(1)
 
     def do_export(self, _):
         return u32(0)
@@ -197,11 +204,11 @@ class Fake:
 
     def do_lookup(self, arguments):
         folder, name = arguments.opaque(), arguments.opaque()
-        if self.find(folder)[0] != ROOT or name not in self.files:
+        if self.find(folder)[0] != self.root or name not in self.files:
             return u32(NOENT) + u32(0)
         number = self.ids[name]
         return (u32(OK) + opaque(u64(number)) + self.some_attributes(number)
-                + self.some_attributes(ROOT))
+                + self.some_attributes(self.root))
 
     def do_access(self, arguments):
         number = self.find(arguments.opaque())[0]
@@ -219,14 +226,15 @@ class Fake:
 
     def listing(self):
         """(cookie, number, name); the cookie is that of the next entry."""
-        found = [(b".", ROOT), (b"..", ROOT)] + [(name, self.ids[name]) for name in self.files]
+        found = [(b".", self.root), (b"..", self.root),
+                 *((name, self.ids[name]) for name in self.files)]
         return [(place + 1, number, name) for place, (name, number) in enumerate(found)]
 
     def do_readdirplus(self, arguments):
         arguments.opaque()
         cookie = arguments.u64()
         entries = (self.entries or self.listing)()
-        out = u32(OK) + self.some_attributes(ROOT) + u64(1)
+        out = u32(OK) + self.some_attributes(self.root) + u64(1)
         room, done = 30000, True
         for place, number, name in entries:
             if self.entries is None and place <= cookie:
@@ -242,12 +250,12 @@ class Fake:
         return out + u32(0) + u32(done and self.entries is None)
 
     def do_fsstat(self, _):
-        return u32(OK) + self.some_attributes(ROOT) + u64(1 << 30) * 6 + u32(0)
+        return u32(OK) + self.some_attributes(self.root) + u64(1 << 30) * 6 + u32(0)
 
     def do_fsinfo(self, _):
-        return (u32(OK) + self.some_attributes(ROOT) + u32(CHUNK) + u32(CHUNK) + u32(4096)
+        return (u32(OK) + self.some_attributes(self.root) + u32(CHUNK) + u32(CHUNK) + u32(4096)
                 + u32(CHUNK) + u32(CHUNK) + u32(4096) + u32(65536) + u64(1 << 60) + u32(0) + u32(1)
                 + u32(0x1b))
 
     def do_pathconf(self, _):
-        return u32(OK) + self.some_attributes(ROOT) + u32(1) + u32(255) + u32(1) * 4
+        return u32(OK) + self.some_attributes(self.root) + u32(1) + u32(255) + u32(1) * 4

@@ -8,6 +8,7 @@ import random
 import signal
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
@@ -59,6 +60,14 @@ def fails(fs, name):
 
 def names_of(fs):
     return set(os.listdir(os.fsencode(fs.path))) - {b".shade"}
+
+
+def lists(fs, fake):
+    """Whether the mount has all names."""
+    try:
+        return names_of(fs) == set(fake.files)
+    except OSError:
+        return False
 
 
 def well_again(fs, fake, name):
@@ -222,6 +231,39 @@ def denied():
     fake.end()
 
 
+def a_reply_that_never_comes():
+    """While others come over the same connection: it is asked for again."""
+    fake = nfs.Fake(files(300))
+    fake.twist = once(nfs.READDIRPLUS, lambda message: [])
+    fs = mount(fake, Impatient)
+    over = threading.Event()
+
+    def traffic():
+        while not over.wait(0.02):
+            os.statvfs(fs.path)
+
+    thread = threading.Thread(target=traffic)
+    thread.start()
+    try:
+        wait_until(lambda: lists(fs, fake), "all names", 60)
+    finally:
+        over.set()
+        thread.join()
+    fs.end()
+    fake.end()
+
+
+def slower_than_the_deadline():
+    """Each part of a listing takes longer than readers wait: it comes nevertheless."""
+    fake = nfs.Fake(files(30))
+    fake.delay_s = {nfs.READDIRPLUS: 2 * DEADLINE_S}
+    fs = mount(fake, Impatient)
+    wait_until(lambda: lists(fs, fake), "all names", 60)
+    print(fake.calls)
+    fs.end()
+    fake.end()
+
+
 # --- reads ---------------------------------------------------------------------------------------
 
 
@@ -305,6 +347,71 @@ def stale_handles():
     fake.end()
 
 
+def a_large_file_lets_others_pass():
+    """Who asks for a small file meanwhile does not wait for all of the large one."""
+    fake = nfs.Fake({b"large": bytes(48 << 20), **files(2)})
+    fs = mount(fake, capacity="1G", inflight="256M", deadline=60)
+    asked, reads = threading.Event(), []
+
+    def twist(call, message):
+        if call.name == nfs.READ:
+            reads.append(len(message) > 1000)
+            if len(reads) > 3:
+                asked.wait(60)
+        return [nfs.marked(message)]
+
+    fake.twist = twist
+    readers = [threading.Thread(target=right, args=(fs, fake, name))
+               for name in (b"large", b"file0001")]
+    readers[0].start()
+    wait_until(lambda: len(reads) > 3, "the large file is on its way")
+    before = fs.stats()["inflight_bytes"]
+    readers[1].start()
+    wait_until(lambda: fs.stats()["inflight_bytes"] > before, "the small one is asked for")
+    time.sleep(0.2)  # and the server, too
+    asked.set()
+    for reader in readers:
+        reader.join(60)
+    print(f"{reads.index(False)} of {len(reads)} READs came before that of the small file")
+    assert reads.index(False) < 40, reads
+    fs.end()
+    fake.end()
+
+
+# --- the top -------------------------------------------------------------------------------------
+
+
+def another_top():
+    """The directory that is exported was replaced by another one."""
+    fake = nfs.Fake(files(6))
+    fs = mount(fake, staleness=1)
+    right(fs, fake, b"file0000")
+    number = os.stat(fs.path).st_ino
+    with fake.lock:
+        fake.root = 5000
+        fake.files[b"more"], fake.ids[b"more"] = b"bytes", 6000
+    wait_until(lambda: reads_as(fs.at("more"), b"bytes"), "the new top", 30)
+    assert os.stat(fs.path).st_ino == number
+    for name in fake.files:
+        right(fs, fake, name)
+    fs.end()
+    fake.end()
+
+
+def another_number_of_the_file_system():
+    """As after a restart of the server."""
+    fake = nfs.Fake(files(6))
+    fs = mount(fake, staleness=1)
+    right(fs, fake, b"file0000")
+    with fake.lock:
+        fake.fsid += 1
+        fake.files[b"more"], fake.ids[b"more"] = b"bytes", 6000
+    for name in sorted(fake.files):
+        wait_until(lambda: reads_as(fs.at(name.decode()), fake.files[name]), name, 30)
+    fs.end()
+    fake.end()
+
+
 # --- listings ------------------------------------------------------------------------------------
 
 
@@ -368,6 +475,36 @@ def the_same_entries_again_and_again():
     fake = nfs.Fake(files(5))
     fake.entries = lambda: [(7, number, name) for name, number in fake.ids.items()]
     end_in_time(fake)
+
+
+def cookies_in_a_circle():
+    """Whoever lists gets an error in time, and the names once the server is well."""
+    fake = nfs.Fake(files(12))
+    names, turn = sorted(fake.files), [0]
+
+    def entries():
+        turn[0] = (turn[0] + 1) % 3
+        return [(1 + place, fake.ids[names[place]], names[place])
+                for place in range(4 * turn[0], 4 * turn[0] + 4)]
+
+    fake.entries = entries
+    fs = mount(fake, Impatient)
+    failure = []
+
+    def work():
+        try:
+            failure.append(names_of(fs))
+        except OSError as error:
+            failure.append(errno.errorcode[error.errno])
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(DEADLINE_S + SLACK_S)
+    assert failure == ["EIO"], failure
+    fake.reset()
+    wait_until(lambda: lists(fs, fake), "well again", 30)
+    fs.end()
+    fake.end()
 
 
 def an_endless_directory():
@@ -465,8 +602,10 @@ except OSError as refusal:
     skip(f"there are no namespaces of our own: {refusal}")
 run_tests([test for test in (
     replies_cut_at_every_byte, listings_cut, several_fragments, one_byte_at_a_time,
-    answers_to_nobody, garbage, garbage_for_ever, denied, reads_without_attributes, another_version,
-    short_reads, not_now, stale_handles, entries_without_attributes, bad_cookies,
-    bad_cookies_for_ever, evil_names, the_same_entries_again_and_again, an_endless_directory,
+    answers_to_nobody, garbage, garbage_for_ever, denied, a_reply_that_never_comes,
+    slower_than_the_deadline, reads_without_attributes, another_version, short_reads, not_now,
+    stale_handles, a_large_file_lets_others_pass, another_top, another_number_of_the_file_system,
+    entries_without_attributes, bad_cookies, bad_cookies_for_ever, evil_names,
+    the_same_entries_again_and_again, cookies_in_a_circle, an_endless_directory,
     starts_that_fail, zero_sized_bounds)
     if not sys.argv[4:] or any(word in test.__name__ for word in sys.argv[4:])])
