@@ -146,8 +146,8 @@ static void set_staleness(struct options *options, const char *text)
 static void set_deadline(struct options *options, const char *text)
 {
 	options->deadline_s = seconds("deadline", text);
-	if (options->deadline_s <= 0)
-		give_up("option deadline takes more than 0 seconds");
+	if (options->deadline_s < 0.001)
+		give_up("option deadline takes 0.001 seconds or more");
 }
 
 static void set_uid(struct options *options, const char *text)

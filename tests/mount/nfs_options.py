@@ -31,6 +31,7 @@ def values():
     refuse("nfs://server/export", ",mountport=65536", "mountport", "65535")
     refuse("nfs://server/export", ",uid=root", "uid", "'root'")
     refuse("nfs://server/export", ",gid=4294967296", "gid")
+    refuse("nfs://server/export", ",deadline=0.0009", "deadline", "0.001")
     refuse("nfs://server:2050/export", ",nfsport=2051", "nfsport", "2050")
 
 
