@@ -4,6 +4,8 @@
 #ifndef SHADE_NFS_INTERNAL_H
 #define SHADE_NFS_INTERNAL_H
 
+#include <stdatomic.h>
+
 #include "base/threads.h"
 #include "nfs/handles.h"
 #include "nfs/mount.h"
@@ -23,8 +25,9 @@ struct nfs_store {
 	struct handles handles; /* of files and links */
 	struct devices devices;
 	struct reads *reads;
-	size_t read_most;   /* bytes of one READ */
-	uint32_t list_most; /* bytes of one part of a listing */
+	size_t read_most;	/* bytes of one READ */
+	uint32_t list_most;	/* bytes of one part of a listing */
+	_Atomic bool has_begun; /* somebody was told of the source: the start is over */
 
 	struct lock lock;
 	struct nfs_export export; /* lock */

@@ -195,9 +195,15 @@ static int walk_from_root(struct nfs_store *store, const char *path, struct nfs_
 
 int nfs_stat(struct store *base, const char *path, struct store_attr *attr)
 {
+	struct nfs_store *store = (struct nfs_store *)base;
+	uint64_t start_ms = clock_now_ms() + mount_patience(&store->options);
+	uint64_t until_ms = atomic_load(&store->has_begun) ? RPC_PATIENT : start_ms;
 	struct nfs_found found;
+	int rc = walk_from_root(store, path, &found, attr, until_ms);
 
-	return walk_from_root((struct nfs_store *)base, path, &found, attr, RPC_PATIENT);
+	if (!rc)
+		atomic_store(&store->has_begun, true);
+	return rc;
 }
 
 /* NFSv3 has none: the modes that the server shows are all that is known. */

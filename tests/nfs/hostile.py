@@ -576,6 +576,22 @@ def starts_that_fail():
             fake.end()
 
 
+def silent_after_the_first_answers():
+    """Wherever in its start a server falls silent, the start is over in time."""
+    for answers in range(5):
+        fake = nfs.Fake(files(2))
+        left = [answers]
+
+        def twist(call, message, left=left):
+            left[0] -= call.name == nfs.GETATTR
+            return [] if left[0] < 0 else [nfs.marked(message)]
+
+        fake.twist = twist
+        begin = time.monotonic()
+        end_in_time(fake)
+        assert time.monotonic() - begin < 2 * (DEADLINE_S + SLACK_S)
+
+
 def zero_sized_bounds():
     """FSINFO says that no READ has a byte: some bound is taken, or it does not begin."""
     fake = nfs.Fake(files(3))
@@ -607,5 +623,5 @@ run_tests([test for test in (
     stale_handles, a_large_file_lets_others_pass, another_top, another_number_of_the_file_system,
     entries_without_attributes, bad_cookies, bad_cookies_for_ever, evil_names,
     the_same_entries_again_and_again, cookies_in_a_circle, an_endless_directory,
-    starts_that_fail, zero_sized_bounds)
+    starts_that_fail, silent_after_the_first_answers, zero_sized_bounds)
     if not sys.argv[4:] or any(word in test.__name__ for word in sys.argv[4:])])
