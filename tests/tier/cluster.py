@@ -53,7 +53,7 @@ def what_one_mount_has_read_others_get_from_the_tier():
     slow.tell("reset")
     ahead, plain = mount_on(slow), mount_on(slow)
     ahead.see_ahead(contents)
-    assert ahead.count("hits") == FILES, ahead.stats()
+    ahead.expect_hits(FILES)
     assert slow.counts()["opens"] == "0", slow.counts()
     plain.see(contents)
     assert plain.count("hits") >= HITS_DUE, plain.stats()
@@ -67,7 +67,8 @@ def another_volume_has_nothing():
     slow = source()
     mount = mount_on(slow, volume="another")
     mount.see_ahead(contents)
-    assert mount.count("hits") == 0 and mount.count("misses") == FILES, mount.stats()
+    assert mount.count("misses") == FILES, mount.stats()
+    mount.expect_hits(0)
     wait_until(lambda: len(cluster.keys()) == 2 * FILES, "both have their values")
     mount.end()
 
@@ -82,15 +83,15 @@ def a_changed_file_is_never_the_old_one():
         changed[path] = random.Random(number).randbytes(SIZE)
         with open(os.path.join(tree, path), "r+b") as file:
             file.write(changed[path])
+    contents.update(changed)
     first, second = mount_on(slow), mount_on(slow)
-    first.see_ahead(changed)
-    assert first.count("hits") == FILES - len(paths), first.stats()
+    first.see_ahead(contents)
+    first.expect_hits(FILES - len(paths))
     wait_until(lambda: len(cluster.keys()) == FILES + len(paths), "the new versions are there")
-    second.see_ahead(changed)
-    assert second.count("hits") == FILES, second.stats()
+    second.see_ahead(contents)
+    second.expect_hits(FILES)
     for mount in (first, second):
         mount.end()
-    contents.update(changed)
 
 
 class Epoch:
@@ -259,7 +260,7 @@ def planted_values_are_misses():
     put_all(slow, tier_key=mine)
     mount = mount_on(slow, tier_key=mine)
     mount.see_ahead(contents)
-    assert mount.count("hits") == FILES, mount.stats()
+    mount.expect_hits(FILES)
     mount.end()
     keys = cluster.keys()
     values = [cluster.value(key) for key in keys]
@@ -294,7 +295,7 @@ def passwords_are_asked_for_and_never_told():
             finally:
                 os.environ.pop("SHADEFS_TIER_PASSWORD", None)
             mount.see_ahead(contents)
-            assert mount.count("hits") == FILES, mount.stats()
+            mount.expect_hits(FILES)
             told(mount, password)
             mount.end()
     finally:

@@ -42,6 +42,11 @@ class Tiered(Shade):
     def count(self, name):
         return self.stats()["tier_" + name]
 
+    def expect_hits(self, due):
+        """What the kernel has taken back is fetched again, and by then the tier has it."""
+        stats = self.stats()
+        assert due <= stats["tier_hits"] <= due + stats["reclaimed"], stats
+
     def see(self, contents, paths=None):
         """Reads files, and sees that every byte is right. The seconds that each took."""
         times = []
