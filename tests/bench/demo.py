@@ -4,9 +4,7 @@ few epochs of a modelled training, by LRU, by SHADE's own procedure and by shade
 scores, orders and times are real; the loss of a sample and the time that a batch takes to compute
 are modelled."""
 import argparse
-import math
 import os
-import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,18 +16,6 @@ WORKERS, BATCHES_AHEAD = 4, 8  # as a DataLoader with four workers does by defau
 COMPUTE_S = 0.012              # for a batch
 CACHE_SHARE = 0.2
 DELAY_US, BANDWIDTH = 4000, "120M"
-
-
-class Losses:
-    """Each sample has a difficulty of its own and is learned a little with every visit."""
-
-    def __init__(self, samples):
-        self.chance = random.Random(7)
-        self.logarithm = [self.chance.gauss(0, 1) for _ in range(samples)]
-
-    def visit(self, sample):
-        self.logarithm[sample] -= 0.05
-        return math.exp(self.logarithm[sample] + self.chance.gauss(0, 0.1))
 
 
 class Training:
@@ -47,7 +33,7 @@ class Training:
         self.scorer = shade.Scorer(len(names), seed=1, lookahead=int(way["announce"]),
                                    backend="cpu", capacity=int(len(names) * CACHE_SHARE),
                                    **way["sampler"])
-        self.losses = Losses(len(names))
+        self.losses = lab.Losses(len(names))
         self.announced = -1
 
     def begin(self, epoch):

@@ -8,6 +8,7 @@ can be."""
 import argparse
 import atexit
 import json
+import math
 import os
 import random
 import shutil
@@ -132,6 +133,18 @@ def shuffled(paths, seed):
 
 
 # --- servers ----------------------------------------------------------------------------------
+
+class Losses:
+    """Made up: each sample has a difficulty of its own and is learned a little with every visit."""
+
+    def __init__(self, samples):
+        self.chance = random.Random(7)
+        self.logarithm = [self.chance.gauss(0, 1) for _ in range(samples)]
+
+    def visit(self, sample):
+        self.logarithm[sample] -= 0.05
+        return math.exp(self.logarithm[sample] + self.chance.gauss(0, 0.1))
+
 
 class Server:
     """A process that serves until its end, which comes with end(). It has a session of its own: what

@@ -5,7 +5,6 @@ Cluster. What an epoch asks of the source, and how long it takes, without the ti
 
 Files, mounts, servers, orders, scores and times are real; losses are modelled, and nothing is
 computed, so an epoch is as fast as its data."""
-import math
 import os
 import random
 import subprocess
@@ -39,25 +38,13 @@ TRAININGS = {
 POLICIES = ("volatile-ttl", "noeviction", "allkeys-lfu")
 
 
-class Losses:
-    """Each sample has a difficulty of its own and is learned a little with every visit."""
-
-    def __init__(self, samples):
-        self.chance = random.Random(7)
-        self.logarithm = [self.chance.gauss(0, 1) for _ in range(samples)]
-
-    def visit(self, sample):
-        self.logarithm[sample] -= 0.05
-        return math.exp(self.logarithm[sample] + self.chance.gauss(0, 0.1))
-
-
 class Orders:
     """What each node reads in each epoch; drawn once by all of them, here."""
 
     def __init__(self, samples, training):
         import shade  # pylint: disable=import-outside-toplevel
         self.samples = samples
-        self.losses = Losses(samples)
+        self.losses = lab.Losses(samples)
         self.scorer = None
         if training:
             self.scorer = shade.Scorer(samples, seed=3, lookahead=1, backend="cpu", **training)
