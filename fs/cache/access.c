@@ -281,7 +281,7 @@ static bool was_just_late_locked(const struct cache *cache, const struct node *n
 static int begin_read_locked(struct cache *cache, struct node *node, bool direct, uint64_t now_ms)
 {
 	bool resident = cache_is_resident_locked(cache, node);
-	enum sched_action action;
+	enum sched_action action = SCHED_BYPASS;
 	struct fetch *fetch =
 		fetch_get_locked(cache, node, resident ? FETCH_RESTORE : FETCH_READ, now_ms);
 
