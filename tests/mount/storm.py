@@ -224,6 +224,8 @@ def changes_hints_and_readers():
     # Whatever happened, in the end all is as it is at the source.
     wait_until(lambda: not is_as_source(fs, source), f"as the source: {is_as_source(fs, source)}",
                STALENESS * 2 + 60)
+    # Of what is to be made resident, young versions wait for their time.
+    wait_until(lambda: not fs.stats()["warm_pending"], "all is warm that can be")
     fs.control("epoch 1000000\nunpin .\nevict .\n")  # no order is ahead
     if MODE == "portable":  # where opens are observed, some of what passes may wait for the next
         fs.settle()
