@@ -298,6 +298,34 @@ def another_version():
     fake.end()
 
 
+def a_version_that_comes_between_two_reads():
+    """Each reply tells what it is of: neither are two versions mixed, nor does one go by the
+    other's dates."""
+    size = 3 << 20
+    fake = nfs.Fake({b"large": b"a" * size})
+    fs = mount(fake, staleness=600)
+    serve = fake.do_read
+
+    def serve_and_change(arguments):
+        reply = serve(arguments)
+        if fake.files[b"large"][:1] == b"a":
+            fake.files[b"large"] = b"b" * size
+            fake.ctime += 1
+        return reply
+
+    fake.do_read = serve_and_change
+    try:
+        found = read(fs.at("large"))
+        assert set(found) == set(b"b") and len(found) == size, "two versions in one"
+        assert int(os.stat(fs.at("large")).st_ctime) == fake.ctime, "with the date of the other"
+    except OSError as failure:
+        assert failure.errno in (errno.ESTALE, errno.EIO), failure
+    wait_until(lambda: reads_as(fs.at("large"), b"b" * size), "the new version")
+    assert int(os.stat(fs.at("large")).st_ctime) == fake.ctime, "with the date of the other"
+    fs.end()
+    fake.end()
+
+
 def short_reads():
     fake = nfs.Fake({**files(4, 5000), b"large": os.urandom(1300000)})
     fs = mount(fake)
@@ -619,7 +647,8 @@ except OSError as refusal:
 run_tests([test for test in (
     replies_cut_at_every_byte, listings_cut, several_fragments, one_byte_at_a_time,
     answers_to_nobody, garbage, garbage_for_ever, denied, a_reply_that_never_comes,
-    slower_than_the_deadline, reads_without_attributes, another_version, short_reads, not_now,
+    slower_than_the_deadline, reads_without_attributes, another_version,
+    a_version_that_comes_between_two_reads, short_reads, not_now,
     stale_handles, a_large_file_lets_others_pass, another_top, another_number_of_the_file_system,
     entries_without_attributes, bad_cookies, bad_cookies_for_ever, evil_names,
     the_same_entries_again_and_again, cookies_in_a_circle, an_endless_directory,
