@@ -425,10 +425,8 @@ static void wait_for_events(int64_t until_ns)
 	for (int i = 0; i < found; i++) {
 		if (events[i].data.u64 == COMMANDS)
 			read_commands();
-		else if (events[i].data.u64 == LISTENER && !proxy.stalled)
-			accept_all();
 		else if (events[i].data.u64 == LISTENER)
-			usleep(1000); /* those who connect wait, and the event stays */
+			accept_all(); /* while it is stalled, nothing comes through */
 	}
 }
 
