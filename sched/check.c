@@ -7,6 +7,7 @@
 
 struct tally {
 	uint64_t resident_bytes, reserved_bytes, pinned_bytes, prefetched_bytes;
+	uint64_t prefetched_for[SCHED_JOBS_MAX];
 	uint32_t resident, reserved;
 };
 
@@ -28,8 +29,10 @@ static const char *tally_sample(const struct sched *s, uint32_t id, struct tally
 	}
 	if (sample->flags & SAMPLE_PINNED)
 		tally->pinned_bytes += sample->size;
-	if (sample->flags & SAMPLE_PREFETCHED)
+	if (sample->flags & SAMPLE_PREFETCHED) {
 		tally->prefetched_bytes += sample->size;
+		tally->prefetched_for[sample->prefetcher] += sample->size;
+	}
 	return NULL;
 }
 
@@ -52,6 +55,10 @@ static const char *check_bytes(const struct sched *s)
 		return "pinned bytes do not add up";
 	if (tally.prefetched_bytes != s->stats.prefetched_bytes)
 		return "prefetched bytes do not add up";
+	for (uint32_t job = 0; job < SCHED_JOBS_MAX; job++)
+		if (tally.prefetched_for[job] !=
+		    (sched_job(s, job) ? s->jobs[job]->prefetched_bytes : 0))
+			return "bytes that were prefetched for a job do not add up";
 	return NULL;
 }
 
@@ -62,12 +69,24 @@ static const char *check_counts(const struct sched_stats *stats)
 	return stats->hits_prefetched <= stats->hits ? NULL : "more prefetched hits than hits";
 }
 
+static const char *check_ranking(const struct sched *s)
+{
+	uint32_t scored_jobs = 0;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		scored_jobs += s->jobs[i] && s->jobs[i]->scored;
+	return scored_jobs == s->ranking.scored_jobs ? NULL
+						     : "the ranking does not know who has scores";
+}
+
 const char *sched_check(const struct sched *s)
 {
 	const char *wrong = check_bytes(s);
 
 	if (!wrong)
 		wrong = check_counts(&s->stats);
+	if (!wrong)
+		wrong = check_ranking(s);
 	for (unsigned i = 0; i < s->job_end && !wrong; i++)
 		if (s->jobs[i])
 			wrong = job_check(s->jobs[i]);

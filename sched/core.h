@@ -6,6 +6,7 @@
 #include "heap.h"
 #include "job.h"
 #include "policy.h"
+#include "ranking.h"
 #include "shade/sched.h"
 
 enum sample_state {
@@ -25,6 +26,7 @@ struct sample {
 	uint32_t frequency; /* accesses ever; survives eviction */
 	uint8_t state;
 	uint8_t flags;
+	uint8_t prefetcher;	/* the job that it was brought in ahead for */
 	struct job_sample job0; /* what job 0 knows; other jobs have arrays of their own */
 	_Alignas(8) unsigned char policy[POLICY_SAMPLE_BYTES]; /* the policy's own */
 };
@@ -41,14 +43,13 @@ struct sched {
 	struct job *jobs[SCHED_JOBS_MAX]; /* NULL: no such job */
 	uint32_t job_end;		  /* one past the last job */
 	uint32_t next_job;		  /* whose turn it is to prefetch */
+	uint32_t turn_samples;		  /* what that job has had of its turn */
+	struct ranking ranking;
 
 	struct sched_stats stats;
 	uint32_t reserved_count;
 	uint32_t victims[SCHED_VICTIMS_MAX];
 };
-
-/* The best score over the jobs; SCORE_NONE: never scored. */
-float sched_best_score(const struct sched *s, uint32_t id);
 
 /* NULL: there is no such job. */
 static inline struct job *sched_job(const struct sched *s, uint32_t job)

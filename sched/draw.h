@@ -34,6 +34,9 @@ static inline uint32_t draw_list_key(const struct draw_list *list, size_t index)
 	return (uint32_t)(list->entries[index] >> 32);
 }
 
+/* The bits of a float, so that they compare as unsigned numbers; -0 and 0 are equal. */
+uint32_t draw_sortable(float value);
+
 /* Fills in the defaults of a request. 0 or -EINVAL. */
 int draw_complete(struct pads_request *request);
 

@@ -22,12 +22,15 @@ static uint64_t score_weight(float score)
 	return (uint64_t)(weight < WEIGHT_MAX ? weight : WEIGHT_MAX);
 }
 
-void job_init(struct job *job, size_t stride)
+int job_init(struct job *job, size_t stride)
 {
 	*job = (struct job){ .period = 1,
 			     .scan = PLACE_NONE,
+			     .benefit = -1,
+			     .pace = 1,
 			     .stride = stride ? stride : sizeof(struct job_sample),
 			     .owns_samples = !stride };
+	return percentiles_init(&job->percentiles);
 }
 
 static void order_free(struct order *order)
@@ -43,6 +46,7 @@ void job_free(struct job *job)
 {
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
 		order_free(&job->orders[i]);
+	percentiles_free(&job->percentiles);
 	if (job->owns_samples)
 		free(job->samples);
 }
@@ -69,9 +73,14 @@ void job_score(struct job *job, uint32_t id, float score)
 {
 	struct job_sample *sample = job_sample(job, id);
 
+	score = score > 0 || score < 0 ? score : 0.0f; /* -0 is 0 */
 	job->scored += (score >= 0) - (sample->score >= 0);
 	job->score_sum += score_weight(score) - score_weight(sample->score);
-	sample->score = score > 0 || score < 0 ? score : 0.0f; /* -0 is 0 */
+	if (sample->score >= 0)
+		percentiles_remove(&job->percentiles, sample->score);
+	if (score >= 0)
+		percentiles_add(&job->percentiles, score);
+	sample->score = score;
 }
 
 void job_forget(struct job *job, uint32_t id)
@@ -171,6 +180,19 @@ static struct order *free_slot(struct job *job)
 	return NULL;
 }
 
+/* An order replaces another one of its epoch. */
+static void keep_consumed(struct order *fresh, const struct order *old)
+{
+	for (uint32_t i = 0; i < fresh->count && i < old->count; i++) {
+		if (fresh->ids[i] != old->ids[i])
+			return;
+		if (!bits_test(old->consumed, i))
+			continue;
+		bits_set(fresh->consumed, i);
+		fresh->left--;
+	}
+}
+
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count)
 {
 	struct order *old = find_order(job, epoch);
@@ -189,6 +211,8 @@ int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t cou
 	}
 	if (!slot)
 		return 0;
+	if (old && !old->is_anew)
+		keep_consumed(&fresh, old);
 	if (job->scan != PLACE_NONE && place_slot(job->scan) == slot - job->orders)
 		job->scan = PLACE_NONE;
 	order_free(slot);
@@ -201,24 +225,39 @@ int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t cou
 	return 0;
 }
 
-void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
+/* Drops the orders of earlier epochs, or all. */
+static bool drop_orders(struct job *job, uint64_t before, bool all)
 {
-	bool anew = epoch < job->epoch;
+	bool dropped = false;
 
-	*dropped = false;
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++) {
 		struct order *order = &job->orders[i];
 
-		if (!order->count || (order->epoch >= epoch && !anew))
+		if (!order->count || (order->epoch >= before && !all))
 			continue;
-		*dropped |= order->left > 0;
+		dropped |= order->left > 0;
 		if (job->scan != PLACE_NONE && place_slot(job->scan) == i)
 			job->scan = PLACE_NONE;
 		order_free(order);
 	}
 	resequence(job);
-	if (*dropped)
+	if (dropped)
 		relink(job);
+	return dropped;
+}
+
+bool job_drop_orders(struct job *job)
+{
+	return drop_orders(job, 0, true);
+}
+
+void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
+{
+	struct order *same = epoch == job->epoch ? find_order(job, epoch) : NULL;
+
+	if (same)
+		same->is_anew = true;
+	*dropped = drop_orders(job, epoch, epoch < job->epoch);
 	if (epoch != job->epoch) {
 		job->period++;
 		job->covered = 0;
@@ -273,9 +312,9 @@ bool job_place_after(const struct job *job, uint32_t a, uint32_t b)
 
 /* The job has got as far as it has consumed, so all distances shrink alike and keep the
  * sequence of the places. */
-double job_distance(const struct job *job, uint32_t place, float score)
+double job_distance(const struct job *job, uint32_t place, double share)
 {
-	double distance = 0, draws = job->sample_count, sum = (double)job->score_sum;
+	double distance = 0, draws = job->sample_count;
 	unsigned ranks = place == PLACE_NONE ? job->order_count : job->rank[place_slot(place)];
 
 	for (unsigned rank = 0; rank < job->order_count; rank++) {
@@ -287,12 +326,15 @@ double job_distance(const struct job *job, uint32_t place, float score)
 		draws = order->count;
 	}
 	if (place != PLACE_NONE)
-		return distance + place_index(place);
+		return job->pace * (distance + place_index(place));
 	if (!job->order_count && !job->scored)
 		return INFINITY; /* a job that has said nothing expects nothing */
-	if (sum == 0 || score < 0)
-		return distance + draws;
-	return distance + draws / (draws * ((double)score_weight(score) / sum) + 1);
+	return job->pace * (distance + draws / (draws * share + 1));
+}
+
+double job_score_share(const struct job *job, float score)
+{
+	return job->score_sum ? (double)score_weight(score) / (double)job->score_sum : 0;
 }
 
 float job_score_ratio(const struct job *job, float score)
@@ -310,6 +352,17 @@ void job_look_again(struct job *job, uint32_t id)
 		job->scan = head;
 }
 
+uint32_t job_read(const struct job *job)
+{
+	for (unsigned i = 0; i < job->order_count; i++) {
+		const struct order *order = &job->orders[job->sequence[i]];
+
+		if (order->epoch == job->epoch)
+			return order->count - order->left;
+	}
+	return 0;
+}
+
 uint64_t job_ahead(const struct job *job)
 {
 	uint64_t ahead = 0;
@@ -317,6 +370,20 @@ uint64_t job_ahead(const struct job *job)
 	for (unsigned i = 0; i < job->order_count; i++)
 		ahead += job->orders[job->sequence[i]].left;
 	return ahead;
+}
+
+uint64_t job_order_bytes(const struct job *job)
+{
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < job->order_count; i++) {
+		const struct order *order = &job->orders[job->sequence[i]];
+
+		bytes += order->count * (sizeof(*order->ids) + sizeof(*order->next)) +
+			 bits_words(order->count) * sizeof(*order->consumed) +
+			 posset_bytes(&order->resident);
+	}
+	return bytes;
 }
 
 uint32_t job_scan(const struct job *job, uint32_t *scan, uint32_t *steps)

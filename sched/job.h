@@ -16,6 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "percentiles.h"
 #include "posset.h"
 #include "shade/sched.h"
 
@@ -26,6 +27,7 @@ struct order {
 	uint64_t epoch;
 	uint32_t count; /* 0: the slot is free */
 	uint32_t left;	/* not consumed yet */
+	bool is_anew; /* its epoch has begun once more: if it is announced again, from its start */
 	uint32_t *ids;
 	uint32_t *next;		/* place of the same sample's following entry */
 	uint64_t *consumed;	/* bitmap */
@@ -48,11 +50,16 @@ struct job {
 	uint32_t covered;
 	uint32_t scored;
 	uint64_t score_sum; /* of score_weight(): exact, whatever the sequence of updates */
+	struct percentiles percentiles; /* of the scores */
+	double seconds;			/* from one access to the next; 0: not measured */
+	double benefit;			/* of a hit, as a multiple of that; below 0: not measured */
+	double pace; /* what distances are multiplied by to compare them with others' */
 	uint64_t epoch;
 	struct order orders[SCHED_ORDERS_MAX];
 	uint8_t sequence[SCHED_ORDERS_MAX]; /* slots, by epoch */
 	uint8_t rank[SCHED_ORDERS_MAX];	    /* inverse of sequence */
 	uint8_t order_count;
+	uint64_t prefetched_bytes; /* brought in ahead for it and not used yet */
 	uint32_t scan; /* prefetch: first place not looked at; PLACE_NONE: from the start */
 };
 
@@ -86,8 +93,8 @@ static inline struct job_sample *job_sample(const struct job *job, uint32_t id)
 }
 
 /* A job that knows no samples yet. With a stride of 0 it has an array of its own for
- * them, else the caller keeps them somewhere and calls job_attach(). */
-void job_init(struct job *job, size_t stride);
+ * them, else the caller keeps them somewhere and calls job_attach(). 0 or -ENOMEM. */
+int job_init(struct job *job, size_t stride);
 void job_free(struct job *job);
 /* Makes room for `samples`, without making them known. 0 or -ENOMEM. */
 int job_reserve(struct job *job, uint32_t samples);
@@ -97,10 +104,14 @@ void job_attach(struct job *job, void *samples);
 void job_grow(struct job *job, uint32_t samples);
 
 void job_score(struct job *job, uint32_t id, float score);
-/* Takes an order, whole. The ids are valid. -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
+/* Takes an order, whole. The ids are valid. If the epoch has one already, what was consumed of the
+ * beginning that both share stays consumed: a training may think better of the rest.
+ * -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 /* An epoch before the present one begins anew. `*dropped`: unconsumed entries went away. */
 void job_epoch(struct job *job, uint64_t epoch, bool *dropped);
+/* All orders go. Whether unconsumed entries went away with them. */
+bool job_drop_orders(struct job *job);
 /* One access: marks the sample as seen and steps along its chain. Returns the place of
  * the entry that this was, or PLACE_NONE. */
 uint32_t job_consume(struct job *job, uint32_t id);
@@ -109,14 +120,20 @@ void job_forget(struct job *job, uint32_t id);
 
 /* Whether entry `a` comes after entry `b`. */
 bool job_place_after(const struct job *job, uint32_t a, uint32_t b);
-/* Accesses of this job until its entry at `place`, or with PLACE_NONE until a sample of
- * this score is expected beyond the horizon. */
-double job_distance(const struct job *job, uint32_t place, float score);
+/* Accesses of this job, times its pace, until its entry at `place`, or with PLACE_NONE until a
+ * sample is expected beyond the horizon that has this share of all importance. */
+double job_distance(const struct job *job, uint32_t place, double share);
+/* The score as a share of the sum of all. */
+double job_score_share(const struct job *job, float score);
 /* The score as a multiple of the mean of all that are scored. */
 float job_score_ratio(const struct job *job, float score);
 /* The sample is absent, or can be fetched by now: if prefetch has passed it, it comes back. */
 void job_look_again(struct job *job, uint32_t id);
 uint64_t job_ahead(const struct job *job);
+/* Entries of the present epoch's order that were consumed. */
+uint32_t job_read(const struct job *job);
+/* Memory of its orders. */
+uint64_t job_order_bytes(const struct job *job);
 /* The next entry that was not consumed, from place `*scan` on (PLACE_NONE: the start).
  * Looks at `*steps` entries at most and counts them down. Returns its place and sets
  * `*scan` to it, or PLACE_NONE with `*scan` where to go on. */

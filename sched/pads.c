@@ -95,6 +95,14 @@ static bool in_range(double value, double from, double to)
 	return value >= from && value <= to; /* false for a NaN */
 }
 
+static bool chances_are_valid(const struct pads_request *request)
+{
+	for (uint32_t i = 0; request->chances && i < request->samples; i++)
+		if (!in_range(request->chances[i], PADS_CHANCE_MIN, 1))
+			return false;
+	return true;
+}
+
 static void fill_in(struct pads_request *r)
 {
 	r->draws = r->draws ? r->draws : r->samples;
@@ -119,7 +127,8 @@ int draw_complete(struct pads_request *r)
 		return -EINVAL;
 	if (r->mode == PADS_PADS && (uint64_t)r->max_repeats * r->samples < r->draws)
 		return -EINVAL;
-	if (r->mode == PADS_ECHO && (!r->echo || !r->capacity || r->capacity > r->samples))
+	if (r->mode == PADS_ECHO &&
+	    (!r->echo || !r->capacity || r->capacity > r->samples || !chances_are_valid(r)))
 		return -EINVAL;
 	return 0;
 }
@@ -221,8 +230,7 @@ float pads_rank_score(uint32_t rank)
 	return (float)log((double)rank + 10);
 }
 
-/* The bits of a float, so that they compare as unsigned numbers; -0 and 0 are equal. */
-static uint32_t sortable(float value)
+uint32_t draw_sortable(float value)
 {
 	uint32_t bits;
 
@@ -243,7 +251,7 @@ int pads_rank_batch(const float *losses, uint32_t count, float *scores)
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < count; i++)
-		draw_list_add(&list, sortable(losses[i]), i);
+		draw_list_add(&list, draw_sortable(losses[i]), i);
 	draw_list_sort(&list);
 	for (uint32_t less = 0, equal; less < count; less += equal) {
 		float score;

@@ -14,12 +14,16 @@
  * each sample gets its uses, and hits tend to 1 - 1/uses. A sample that the stream brings while
  * uses of it are owed, or within a gap after its last, only gets more of them.
  *
- * An epoch is the next `draws` accesses. What is owed then goes into the state.
+ * An epoch is the next `draws` accesses. What is owed then goes into the state, unless the next one
+ * begins anew: with one use for each sample it is a permutation then, as without echo.
  *
  * With strength 1 a sample of rank percentile r has as many uses on the mean as if it
  * stayed for another with probability r^(1/(uses-1)), bounded, and scaled so that the
  * mean over the samples remains `uses`; strength 0 gives all samples the same mean.
  * Fractions are rounded by chance.
+ *
+ * The stream may leave samples out, each by a chance of its own (see skip.h). One that stays then
+ * counts for those times that it did not.
  */
 #include <assert.h>
 #include <errno.h>
@@ -29,6 +33,7 @@
 
 #include "array.h"
 #include "draw.h"
+#include "plain.h"
 #include "radix.h"
 #include "shade/sched.h"
 
@@ -69,31 +74,6 @@ struct echo {
 	uint64_t target;     /* how many should be */
 	uint64_t introduced; /* as in the state */
 };
-
-/* --- arithmetic that is the same everywhere ----------------------------------------- */
-
-/* log2 of a value in (0, 1]: IEEE operations only, to about 1e-12. */
-static double plain_log2(double value)
-{
-	int exponent;
-	double m = frexp(value, &exponent), z = (m - 1) / (m + 1), z2 = z * z, sum = 0;
-
-	for (int i = 35; i > 0; i -= 2)
-		sum = sum * z2 + 1.0 / i;
-	return exponent + 2 * z * sum * 1.4426950408889634;
-}
-
-/* 2 to a power not above 0. */
-static double plain_exp2(double power)
-{
-	/* Less than that is 0, and may be less than an int can be. */
-	int whole = power > -2000 ? (int)power : -2000;
-	double x = (power > -2000 ? power - whole : 0) * 0.6931471805599453, sum = 1;
-
-	for (int i = 18; i > 0; i--)
-		sum = 1 + sum * x / i;
-	return ldexp(sum, whole);
-}
 
 /* --- how many uses -------------------------------------------------------------------- */
 
@@ -248,6 +228,12 @@ static int begin_schedule(struct echo *e)
 	e->due = array_new(e->positions, sizeof(*e->due));
 	if (!e->due)
 		return -ENOMEM;
+	if (e->request->anew) {
+		uint64_t samples = e->request->samples;
+
+		e->introduced = (e->introduced + samples - 1) / samples * samples;
+		return 0;
+	}
 	for (uint32_t i = 0; i < state->use_count; i++) {
 		const struct pads_echo_use *use = &state->uses[i];
 		uint32_t due = use->due < longest ? use->due : longest;
@@ -277,9 +263,12 @@ static uint32_t stream_sample(struct echo *e, uint64_t index)
 	return draw_list_id(&e->permutation, index % e->request->samples);
 }
 
+/* What the stream leaves out, those that stay make up for. */
 static float weight_of(const struct echo *e, uint32_t id)
 {
-	return (float)(e->request->uses / (1 + (double)e->further[id]));
+	double chance = e->request->chances ? e->request->chances[id] : 1;
+
+	return (float)(e->request->uses / (1 + (double)e->further[id]) / chance);
 }
 
 /* One use of a sample, here. What follows is a gap away, and so is its next introduction. */
@@ -299,11 +288,27 @@ static uint32_t use(struct echo *e, uint32_t id, uint32_t now)
 	return id;
 }
 
+/* Where the stream has its next sample, without those that it leaves out. */
+static uint64_t next_index(struct echo *e)
+{
+	const float *chances = e->request->chances;
+	uint64_t index = e->introduced++;
+
+	while (chances) {
+		struct philox_stream choose = { e->request->seed, index, PHILOX_CHOOSE };
+
+		if (philox_unit(choose, 0) < chances[stream_sample(e, index)])
+			break;
+		index = e->introduced++;
+	}
+	return index;
+}
+
 /* The next sample of the stream. Returns it after its first use; NOBODY: it was used less than a
  * gap ago, or will be used anyway, and its uses come later. */
 static uint32_t introduce(struct echo *e, uint32_t now)
 {
-	uint64_t index = e->introduced++;
+	uint64_t index = next_index(e);
 	uint32_t id = stream_sample(e, index), before = e->debts[id].left;
 	struct philox_stream round = { e->request->seed, index, PHILOX_ROUND };
 	uint32_t uses = 1 + (uint32_t)(e->further[id] + philox_unit(round, 0));
@@ -448,7 +453,8 @@ bool pads_echo_is_sound(const struct pads_echo *echo, uint32_t samples)
 
 		if (use->id >= samples || (i && use->id <= use[-1].id) ||
 		    use->due > pads_echo_due_max(samples) || use->left > PADS_ECHO_LEFT_MAX ||
-		    (!use->left && !use->due) || !(use->weight > 0 && use->weight <= 1000))
+		    (!use->left && !use->due) ||
+		    !(use->weight > 0 && use->weight <= PADS_ECHO_WEIGHT_MAX))
 			return false;
 	}
 	return true;

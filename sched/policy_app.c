@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
- * app: SHADE's adaptive priority-aware prediction. A sample's priority is (score,
- * frequency), compared in that order; the ghost part, the priority of samples that are
- * not resident, is in the job's scores and the sample's frequency.
+ * app: SHADE's adaptive priority-aware prediction. A sample's priority is (rank, frequency),
+ * compared in that order; the rank is its score, or with several trainings what ranking.h says.
+ * The ghost part, the priority of samples that are not resident, is in the jobs' scores and the
+ * sample's frequency.
  *
  * Miss with room: admit. Miss without: the smallest priority leaves, but only for a
  * strictly greater one; a sample that was never scored passes through.
@@ -11,15 +12,15 @@
 
 #include "policy_heap.h"
 
-/* Scores are not negative, so their bits compare as they do. */
+/* Ranks are not negative, so their bits compare as they do. */
 static uint64_t priority(const struct sched *s, uint32_t id)
 {
-	float score = sched_best_score(s, id);
+	float rank = ranking_of(s, id);
 	uint32_t bits;
 
-	if (score < 0)
+	if (rank < 0)
 		return s->samples[id].frequency;
-	memcpy(&bits, &score, sizeof(bits));
+	memcpy(&bits, &rank, sizeof(bits));
 	/* One more, so that a score of 0 is above no score at all. */
 	return (uint64_t)(bits + 1) << 32 | s->samples[id].frequency;
 }
@@ -42,7 +43,7 @@ static uint32_t victim(struct sched *s, uint32_t newcomer)
 		return SAMPLE_NONE;
 	if (newcomer == SAMPLE_NONE)
 		return heap_at(heap, 0)->id;
-	if (sched_best_score(s, newcomer) < 0 || priority(s, newcomer) <= heap_at(heap, 0)->key)
+	if (ranking_of(s, newcomer) < 0 || priority(s, newcomer) <= heap_at(heap, 0)->key)
 		return SAMPLE_NONE;
 	/* Whoever leaves after this one: have it on the way from memory. */
 	if (heap->count > 1)

@@ -132,7 +132,7 @@ static void epoch(struct sched *s)
 	uint32_t count = heap->count;
 
 	for (uint32_t id = 0; id < s->sample_count; id++)
-		own(s, id)->importance = sched_best_score(s, id);
+		own(s, id)->importance = ranking_of(s, id);
 	heap->count = 0;
 	for (uint32_t i = 0; i < count; i++) {
 		uint32_t id = heap_at(heap, i)->id;

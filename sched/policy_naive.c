@@ -22,12 +22,54 @@ static uint32_t find_place(const struct job *job, uint32_t id)
 	return PLACE_NONE;
 }
 
+static double pace(const struct sched *s, const struct job *of)
+{
+	double sum = 0, known = 0;
+
+	for (uint32_t job = 0; job < s->job_end; job++)
+		if (s->jobs[job]) {
+			sum += s->jobs[job]->seconds;
+			known += s->jobs[job]->seconds > 0;
+		}
+	if (of->seconds > 0)
+		return of->seconds;
+	return known > 0 ? sum / known : 1;
+}
+
+/* Percentiles hold for a while, so they cannot be counted anew here; without them the rank is the
+ * score in the only job that has any. */
+static float rank(const struct sched *s, uint32_t id)
+{
+	float best = SCORE_NONE;
+
+	if (s->ranking.scored_jobs > 1)
+		return ranking_of(s, id);
+	for (uint32_t job = 0; job < s->job_end; job++)
+		if (s->jobs[job] && job_sample(s->jobs[job], id)->score > best)
+			best = job_sample(s->jobs[job], id)->score;
+	return best;
+}
+
+static double share(const struct sched *s, float of)
+{
+	double sum = 0;
+
+	if (s->ranking.scored_jobs > 1)
+		return ranking_share(s, of);
+	for (uint32_t id = 0; id < s->sample_count; id++) {
+		float score = rank(s, id);
+
+		sum += score > 0 ? score : 0;
+	}
+	return sum > 0 ? of / sum : 0;
+}
+
 /* Accesses of a job until a use, by the definition: entries up to it less what is consumed;
- * beyond the horizon N/(N p + 1) more, p being the share of the score. */
+ * beyond the horizon N/(N p + 1) more, p being the share of the rank; all that in seconds. */
 static double distance(const struct sched *s, struct use use)
 {
 	const struct job *job = s->jobs[use.job];
-	double entries = 0, consumed = 0, sum = 0, draws = job->sample_count;
+	double entries = 0, consumed = 0, draws = job->sample_count;
 	bool passed = false;
 
 	for (unsigned rank = 0; rank < job->order_count; rank++) {
@@ -41,13 +83,10 @@ static double distance(const struct sched *s, struct use use)
 		}
 	}
 	if (use.place != PLACE_NONE)
-		return entries - consumed;
+		return pace(s, job) * (entries - consumed);
 	if (!job->order_count && !job->scored)
 		return INFINITY;
-	for (uint32_t id = 0; id < job->sample_count; id++)
-		if (job_sample(job, id)->score > 0)
-			sum += job_sample(job, id)->score;
-	return entries - consumed + draws / (sum > 0 ? draws * use.score / sum + 1 : 1);
+	return pace(s, job) * (entries - consumed + draws / (draws * share(s, use.rank) + 1));
 }
 
 /* Strictly; within a job by place and score, which do not suffer from rounding. */
@@ -67,9 +106,9 @@ static struct use nearest(const struct sched *s, uint32_t id)
 			continue;
 		use = (struct use){ .job = job,
 				    .place = find_place(s->jobs[job], id),
-				    .score = job_sample(s->jobs[job], id)->score };
-		if (use.score < 0)
-			use.score = 0;
+				    .rank = rank(s, id) };
+		if (use.rank < 0)
+			use.rank = 0;
 		if (job == 0 || before(s, use, best))
 			best = use;
 	}

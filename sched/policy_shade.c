@@ -6,7 +6,7 @@
  *
  * Each resident is filed under the job that expects it soonest: inside the horizon in
  * the order's set of positions, whose largest member is the farthest; beyond it in the
- * job's heap, whose smallest score is. Both say exactly who is farthest within the job,
+ * job's heap, whose smallest rank is. Both say exactly who is farthest within the job,
  * however far the job has got meanwhile. What goes out of date with several jobs is
  * which of them is soonest, so a candidate is looked at once more before it leaves:
  * where it is filed is never nearer than where it belongs, so the first candidate that
@@ -23,7 +23,7 @@ struct shade_sample {
 };
 
 struct shade {
-	struct heap beyond[SCHED_JOBS_MAX]; /* by score: the smallest is the farthest */
+	struct heap beyond[SCHED_JOBS_MAX]; /* by rank: the smallest is the farthest */
 };
 
 static struct shade *state_of(const struct sched *s)
@@ -36,12 +36,12 @@ static struct shade_sample *own(const struct sched *s, uint32_t id)
 	return sched_policy_sample(s, id);
 }
 
-/* Scores are not negative, so their bits compare as they do; the id settles ties. */
+/* Ranks are not negative, so their bits compare as they do; the id settles ties. */
 static uint64_t beyond_key(struct use use, uint32_t id)
 {
 	uint32_t bits;
 
-	memcpy(&bits, &use.score, sizeof(bits));
+	memcpy(&bits, &use.rank, sizeof(bits));
 	return (uint64_t)bits << 32 | id;
 }
 

@@ -32,6 +32,18 @@ void posset_free(struct posset *set)
 	memset(set, 0, sizeof(*set));
 }
 
+uint64_t posset_bytes(const struct posset *set)
+{
+	size_t words = set->positions;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; i < set->levels; i++) {
+		words = bits_words(words ? words : 1);
+		bytes += words * sizeof(uint64_t);
+	}
+	return bytes;
+}
+
 void posset_clear(struct posset *set)
 {
 	size_t words = set->positions;

@@ -25,6 +25,8 @@ struct posset {
 /* 0 or -ENOMEM. */
 int posset_init(struct posset *set, uint32_t positions);
 void posset_free(struct posset *set);
+/* The memory that it takes. */
+uint64_t posset_bytes(const struct posset *set);
 void posset_clear(struct posset *set);
 void posset_add(struct posset *set, uint32_t position);
 void posset_remove(struct posset *set, uint32_t position);

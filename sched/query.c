@@ -5,16 +5,6 @@
 #include "bits.h"
 #include "core.h"
 
-float sched_best_score(const struct sched *s, uint32_t id)
-{
-	float best = SCORE_NONE;
-
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i] && job_sample(s->jobs[i], id)->score > best)
-			best = job_sample(s->jobs[i], id)->score;
-	return best;
-}
-
 const char *sched_policy(const struct sched *s)
 {
 	return s->policy->name;
@@ -65,32 +55,36 @@ static float worth_in_order(const struct job *job, uint32_t place)
 	return ((job->rank[slot] ? 2.0f : 3.0f) - late) / 3.0f;
 }
 
+/* SCORE_NONE: no order of the job expects it. */
 static float worth_in_job(const struct job *job, uint32_t id, bool served)
 {
-	const struct job_sample *sample = job_sample(job, id);
-	uint32_t place = sample->head;
-	float ratio;
+	uint32_t place = job_sample(job, id)->head;
 
 	if (served && place != PLACE_NONE)
 		place = job->orders[place_slot(place)].next[place_index(place)];
-	if (place != PLACE_NONE)
-		return worth_in_order(job, place);
-	if (sample->score < 0)
-		return SCORE_NONE;
-	ratio = job_score_ratio(job, sample->score);
-	return ratio / (ratio + 1.0f) / 3.0f;
+	return place == PLACE_NONE ? SCORE_NONE : worth_in_order(job, place);
+}
+
+static float worth_by_rank(const struct sched *s, uint32_t id)
+{
+	float rank = ranking_of(s, id);
+	double ratio = rank < 0 ? 0 : ranking_ratio(s, rank);
+
+	return rank < 0 ? SCORE_NONE : (float)(ratio / (ratio + 1.0) / 3.0);
 }
 
 float sched_worth(const struct sched *s, uint32_t id, bool served)
 {
 	float best = SCORE_NONE;
 
-	for (unsigned i = 0; id < s->sample_count && i < s->job_end; i++) {
+	if (id >= s->sample_count)
+		return SCORE_NONE;
+	for (unsigned i = 0; i < s->job_end; i++) {
 		float worth = s->jobs[i] ? worth_in_job(s->jobs[i], id, served) : SCORE_NONE;
 
 		best = worth > best ? worth : best;
 	}
-	return best;
+	return best < 0 ? worth_by_rank(s, id) : best;
 }
 
 uint32_t sched_get_ahead(const struct sched *s, uint32_t job_id, uint32_t *ids, uint32_t max)
@@ -122,6 +116,8 @@ int sched_get_job_stats(const struct sched *s, uint32_t job_id, struct sched_job
 	*stats = (struct sched_job_stats){
 		.epoch = job->epoch,
 		.order_ahead = job_ahead(job),
+		.order_read = job_read(job),
+		.order_bytes = job_order_bytes(job),
 		.covered = job->covered,
 		.scored = job->scored,
 	};

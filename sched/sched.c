@@ -19,6 +19,8 @@
 
 #define LOOK_AHEAD 16	    /* order entries */
 #define PREFETCH_STEPS 4096 /* order entries looked at in one sched_prefetch() */
+#define TURN_SAMPLES 64	    /* that sched_prefetch() gives to one job in a row; */
+#define TURN_SHARE 8	    /* it begins when such a part of the job's share is free */
 
 static uint64_t held_bytes(const struct sched *s)
 {
@@ -237,8 +239,10 @@ static void set_flag(struct sched *s, uint32_t id, uint8_t flag)
 	sample->flags |= flag;
 	if (flag == SAMPLE_PINNED)
 		s->stats.pinned_bytes += bytes;
-	if (flag == SAMPLE_PREFETCHED)
+	if (flag == SAMPLE_PREFETCHED) {
 		s->stats.prefetched_bytes += bytes;
+		s->jobs[sample->prefetcher]->prefetched_bytes += bytes;
+	}
 }
 
 static void clear_flag(struct sched *s, uint32_t id, uint8_t flag)
@@ -251,8 +255,11 @@ static void clear_flag(struct sched *s, uint32_t id, uint8_t flag)
 	sample->flags &= (uint8_t)~flag;
 	if (flag == SAMPLE_PINNED)
 		s->stats.pinned_bytes -= bytes;
-	if (flag == SAMPLE_PREFETCHED)
+	if (flag == SAMPLE_PREFETCHED) {
 		s->stats.prefetched_bytes -= bytes;
+		if (s->jobs[sample->prefetcher])
+			s->jobs[sample->prefetcher]->prefetched_bytes -= bytes;
+	}
 }
 
 static void reserve_sample(struct sched *s, uint32_t id)
@@ -349,13 +356,13 @@ static void admit_or_bypass(struct sched *s, uint32_t id, struct sched_verdict *
 
 /* Whose access this is, if the caller does not know: the job's that expects the sample
  * soonest. */
-static struct job *soonest_job(const struct sched *s, uint32_t id)
+static uint32_t soonest_job(const struct sched *s, uint32_t id)
 {
-	struct job *best = s->jobs[0];
+	uint32_t best = 0;
 	double soonest = INFINITY;
 
-	for (unsigned i = 0; i < s->job_end; i++) {
-		struct job *job = s->jobs[i];
+	for (uint32_t i = 0; i < s->job_end; i++) {
+		const struct job *job = s->jobs[i];
 		double distance;
 
 		if (!job || job_sample(job, id)->head == PLACE_NONE)
@@ -363,7 +370,7 @@ static struct job *soonest_job(const struct sched *s, uint32_t id)
 		distance = job_distance(job, job_sample(job, id)->head, 0);
 		if (distance < soonest) {
 			soonest = distance;
-			best = job;
+			best = i;
 		}
 	}
 	return best;
@@ -413,21 +420,25 @@ int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
 		return -ERANGE;
 	sample = &s->samples[id];
 	sched_prefetch_sample(s, id);
-	job = job_id == SCHED_JOB_ANY ? soonest_job(s, id) : sched_job(s, job_id);
+	if (job_id == SCHED_JOB_ANY)
+		job_id = soonest_job(s, id);
+	job = sched_job(s, job_id);
 	if (!job)
 		return -ERANGE;
 	if (sample->state == SAMPLE_ABSENT && policy_reserve(s, held_samples(s) + 1))
 		return -ENOMEM;
 
-	*verdict = (struct sched_verdict){ .victims = s->victims };
+	*verdict = (struct sched_verdict){ .victims = s->victims, .job = job_id };
 	s->stats.accesses++;
 	sample->frequency += sample->frequency < UINT32_MAX;
 	place = job_consume(job, id);
+	verdict->expected = place != PLACE_NONE;
 	if (place != PLACE_NONE)
 		look_ahead(s, job, place);
 	switch ((enum sample_state)sample->state) {
 	case SAMPLE_RESIDENT:
 		verdict->action = SCHED_HIT;
+		verdict->prefetched = sample->flags & SAMPLE_PREFETCHED;
 		count_hit(s, id);
 		if (s->policy->touch && sample_may_leave(sample))
 			s->policy->touch(s, id);
@@ -511,42 +522,78 @@ static uint32_t next_absent(struct sched *s, struct job *job)
 	return SAMPLE_NONE;
 }
 
-static bool prefetch_job(struct sched *s, struct job *job, uint64_t budget_bytes, uint32_t *id,
-			 struct sched_verdict *verdict)
+/* What each training may have fetched ahead: a training that pauses keeps what it has, and must
+ * not keep the others from getting theirs. */
+static uint64_t prefetch_share(const struct sched *s, uint64_t budget_bytes)
 {
+	unsigned jobs = 0;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		jobs += s->jobs[i] && job_ahead(s->jobs[i]);
+	return jobs > 1 ? budget_bytes / jobs : budget_bytes;
+}
+
+static bool prefetch_job(struct sched *s, uint32_t slot, uint64_t share, uint64_t budget_bytes,
+			 uint32_t *id, struct sched_verdict *verdict)
+{
+	struct job *job = s->jobs[slot];
 	uint64_t size;
 
 	*id = next_absent(s, job);
 	if (*id == SAMPLE_NONE)
 		return false;
 	size = s->samples[*id].size;
-	if (size > budget_bytes || s->stats.prefetched_bytes > budget_bytes - size)
+	/* One that is larger than the share comes alone. */
+	if (size > budget_bytes || s->stats.prefetched_bytes > budget_bytes - size ||
+	    (job->prefetched_bytes && job->prefetched_bytes + size > share))
 		return false;
 	admit_or_bypass(s, *id, verdict);
 	if (verdict->action != SCHED_ADMIT)
 		return false;
+	s->samples[*id].prefetcher = (uint8_t)slot;
 	set_flag(s, *id, SAMPLE_PREFETCHED);
 	s->stats.prefetches++;
 	job->scan++;
 	return true;
 }
 
+/* A job has a whole turn, so that what is in a row in its order is so at the source: there may be
+ * neighbours on a disk. Its readers make room for a sample at a time, so where others want
+ * something as well it waits until there is room for several. */
+static bool may_have_turn(const struct sched *s, const struct job *job, uint64_t share,
+			  uint64_t budget_bytes)
+{
+	if (!job)
+		return false;
+	return s->turn_samples || share == budget_bytes ||
+	       job->prefetched_bytes <= share - share / TURN_SHARE;
+}
+
+static void end_turn(struct sched *s)
+{
+	s->next_job = s->next_job + 1 < s->job_end ? s->next_job + 1 : 0;
+	s->turn_samples = 0;
+}
+
 int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_t *size,
 		   struct sched_verdict *verdict)
 {
+	uint64_t share = prefetch_share(s, budget_bytes);
+
 	*verdict = (struct sched_verdict){ .action = SCHED_BYPASS, .victims = s->victims };
 	if (!s->policy->follows_orders)
 		return 0;
 	if (policy_reserve(s, held_samples(s) + 1))
 		return -ENOMEM;
-	for (unsigned i = 0; i < s->job_end; i++) {
-		struct job *job;
-
-		s->next_job = (s->next_job + 1) % s->job_end;
-		job = s->jobs[s->next_job];
-		if (!job || !prefetch_job(s, job, budget_bytes, id, verdict))
+	if (s->next_job >= s->job_end || s->turn_samples >= TURN_SAMPLES)
+		end_turn(s);
+	for (unsigned i = 0; i < s->job_end; i++, end_turn(s)) {
+		if (!may_have_turn(s, s->jobs[s->next_job], share, budget_bytes) ||
+		    !prefetch_job(s, s->next_job, share, budget_bytes, id, verdict))
 			continue;
 		*size = s->samples[*id].size;
+		verdict->job = s->next_job;
+		s->turn_samples++;
 		return 1;
 	}
 	return 0;
@@ -562,13 +609,32 @@ static bool is_expected(const struct sched *s, uint32_t id)
 	return false;
 }
 
-/* What was fetched ahead for an order that is gone does not count as fetched ahead. */
+/* What was fetched ahead for an order or a job that is gone does not count as fetched ahead. */
 static void horizon_changed(struct sched *s)
 {
 	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
-		if (s->samples[id].flags & SAMPLE_PREFETCHED && !is_expected(s, id))
+		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
+		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id)))
 			clear_flag(s, id, SAMPLE_PREFETCHED);
 	rebuild(s);
+}
+
+/* Distances in different jobs are compared in time. Whoever was not measured goes as fast as the
+ * others do on the mean; if none was, all go as fast as each other. */
+static void set_paces(struct sched *s)
+{
+	double sum = 0, mean;
+	unsigned known = 0;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && s->jobs[i]->seconds > 0) {
+			sum += s->jobs[i]->seconds;
+			known++;
+		}
+	mean = known ? sum / known : 1;
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			s->jobs[i]->pace = s->jobs[i]->seconds > 0 ? s->jobs[i]->seconds : mean;
 }
 
 static void set_job(struct sched *s, uint32_t slot, struct job *job)
@@ -577,6 +643,7 @@ static void set_job(struct sched *s, uint32_t slot, struct job *job)
 	s->job_end = SCHED_JOBS_MAX;
 	while (s->job_end > 0 && !s->jobs[s->job_end - 1])
 		s->job_end--;
+	set_paces(s);
 }
 
 int sched_job_begin(struct sched *s, uint32_t *out)
@@ -591,7 +658,10 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 	job = malloc(sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	job_init(job, slot == 0 ? sizeof(struct sample) : 0);
+	if (job_init(job, slot == 0 ? sizeof(struct sample) : 0)) {
+		free(job);
+		return -ENOMEM;
+	}
 	set_job(s, slot, job);
 	if (job_reserve(job, s->sample_room) || policy_reserve(s, held_samples(s) + 1)) {
 		set_job(s, slot, NULL);
@@ -611,10 +681,17 @@ int sched_job_end(struct sched *s, uint32_t slot)
 	if (!job || slot == 0)
 		return -ERANGE;
 	set_job(s, slot, NULL);
+	ranking_refresh(s);
 	horizon_changed(s);
 	job_free(job);
 	free(job);
 	return 0;
+}
+
+static void rank_anew(struct sched *s)
+{
+	ranking_refresh(s);
+	rebuild(s);
 }
 
 int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
@@ -626,8 +703,24 @@ int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
 	if (!isfinite(score) || score < 0)
 		return -EINVAL;
 	job_score(job, id, score);
-	if (s->policy->rescore && sample_may_leave(&s->samples[id]))
+	if (ranking_is_old(s, job))
+		rank_anew(s);
+	else if (s->policy->rescore && sample_may_leave(&s->samples[id]))
 		s->policy->rescore(s, id);
+	return 0;
+}
+
+int sched_pace(struct sched *s, uint32_t job_id, double seconds, double benefit)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	if (!isfinite(seconds) || seconds < 0 || !isfinite(benefit) || benefit < 0)
+		return -EINVAL;
+	job->seconds = seconds;
+	job->benefit = seconds > 0 ? benefit : -1;
+	set_paces(s);
 	return 0;
 }
 
@@ -656,10 +749,25 @@ int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 	if (!job)
 		return -ERANGE;
 	job_epoch(job, epoch, &dropped);
+	if (s->ranking.scored_jobs > 1)
+		ranking_refresh(s);
 	if (dropped)
 		horizon_changed(s);
+	else if (s->ranking.scored_jobs > 1)
+		rebuild(s);
 	if (s->policy->epoch)
 		s->policy->epoch(s);
+	return 0;
+}
+
+int sched_drop_orders(struct sched *s, uint32_t job_id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	if (job_drop_orders(job))
+		horizon_changed(s);
 	return 0;
 }
 
@@ -703,9 +811,13 @@ int sched_remove(struct sched *s, uint32_t id)
 	if (s->samples[id].state == SAMPLE_RESERVED)
 		return -EBUSY;
 	(void)sched_evict(s, id);
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i])
-			job_forget(s->jobs[i], id);
+	for (unsigned i = 0; i < s->job_end; i++) {
+		if (!s->jobs[i])
+			continue;
+		job_forget(s->jobs[i], id);
+		if (ranking_is_old(s, s->jobs[i]))
+			rank_anew(s);
+	}
 	s->samples[id].size = 0;
 	s->samples[id].frequency = 0;
 	s->samples[id].flags = 0;

@@ -3,7 +3,8 @@
 
 static double distance(const struct sched *s, struct use use)
 {
-	return job_distance(s->jobs[use.job], use.place, use.score);
+	return job_distance(s->jobs[use.job], use.place,
+			    use.place == PLACE_NONE ? ranking_share(s, use.rank) : 0);
 }
 
 bool use_before(const struct sched *s, struct use a, struct use b)
@@ -11,7 +12,7 @@ bool use_before(const struct sched *s, struct use a, struct use b)
 	if (a.job != b.job)
 		return distance(s, a) < distance(s, b);
 	if (a.place == PLACE_NONE)
-		return b.place == PLACE_NONE && a.score > b.score;
+		return b.place == PLACE_NONE && a.rank > b.rank;
 	return b.place == PLACE_NONE || job_place_after(s->jobs[a.job], b.place, a.place);
 }
 

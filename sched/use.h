@@ -3,9 +3,9 @@
  * The one key of `shade`: when a sample is expected to be used next.
  *
  * Inside a job's horizon that is exact, an entry of an order. Beyond it is an estimate
- * from the score: a higher one means sooner. With several jobs the nearest counts.
- * Two uses in the same job compare exactly, by place or by score; uses in different
- * jobs by how many accesses of their own job are in between.
+ * from the rank: a higher one means sooner. With several jobs the nearest counts.
+ * Two uses in the same job compare exactly, by place or by rank; uses in different
+ * jobs by how many accesses of their own job are in between, and how long these take.
  */
 #ifndef SHADE_USE_H
 #define SHADE_USE_H
@@ -15,14 +15,15 @@
 struct use {
 	uint32_t job;
 	uint32_t place; /* PLACE_NONE: beyond the horizon */
-	float score;	/* not below 0 */
+	float rank;	/* not below 0 */
 };
 
 static inline struct use use_in_job(const struct sched *s, uint32_t job, uint32_t id)
 {
-	const struct job_sample *sample = job_sample(s->jobs[job], id);
+	uint32_t place = job_sample(s->jobs[job], id)->head;
+	float rank = place == PLACE_NONE ? ranking_of(s, id) : 0;
 
-	return (struct use){ job, sample->head, sample->score > 0 ? sample->score : 0 };
+	return (struct use){ job, place, rank > 0 ? rank : 0 };
 }
 
 /* Strictly. */

@@ -22,6 +22,13 @@ void lines_open(struct lines *lines, const char *path)
 		fail("cannot open %s: %s", path, strerror(errno));
 }
 
+void lines_open_text(struct lines *lines, const char *name, const char *text, size_t size)
+{
+	*lines = (struct lines){ .name = name };
+	/* It is only read. */
+	lines->file = must(fmemopen((void *)(uintptr_t)text, size, "r"));
+}
+
 void lines_close(struct lines *lines)
 {
 	if (lines->file != stdin)

@@ -19,6 +19,8 @@ struct lines {
 
 /* "-" is standard input. */
 void lines_open(struct lines *lines, const char *path);
+/* Of a text in memory, which errors call `name`. */
+void lines_open_text(struct lines *lines, const char *name, const char *text, size_t size);
 void lines_close(struct lines *lines);
 /* Reads the next line that is not a comment (#); it may be empty. False at the end. */
 bool lines_next(struct lines *lines);

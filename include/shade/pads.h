@@ -65,8 +65,16 @@ struct pads_request {
 	/* Entries of one training step, of all ranks together; 0: 1024. A sample comes again so
 	 * many entries later at the earliest, as far as the capacity allows. */
 	uint32_t batch;
+	/* A fresh permutation begins, and what the last epoch has left is forgotten: so that an
+	 * epoch of single uses is a permutation. */
+	bool anew;
+	/* By id: the chance that a sample which the stream brings is used at all, PADS_CHANCE_MIN
+	 * to 1, as skip_chances() gives it; NULL: all are. */
+	const float *chances;
 	struct pads_echo *echo;
 };
+
+#define PADS_CHANCE_MIN 0.01f
 
 /* The entries of this rank's part. */
 uint32_t pads_length(const struct pads_request *request);
@@ -94,8 +102,8 @@ int pads_draw(const struct pads_request *request, uint32_t *order);
  *
  * In echo a sample has the weight of all its uses from its introduction on, by its score at that
  * time. So the weighted sum over a pass through the data set is exact on the mean, however scores
- * change; with strength 0 all weights are 1. Only a sample that the next pass brings while uses of
- * the last one are owed has one weight for both. */
+ * change; with strength 0 and without chances all weights are 1. Only a sample that the next pass
+ * brings while uses of the last one are owed has one weight for both. */
 int pads_weights(const struct pads_request *request, float *weights);
 
 /* "paper" and so on; NULL for an unknown mode. */
@@ -104,6 +112,7 @@ const char *pads_mode_name(enum pads_mode mode);
 int pads_mode_find(const char *name, enum pads_mode *mode);
 
 #define PADS_ECHO_LEFT_MAX (1u << 20)
+#define PADS_ECHO_WEIGHT_MAX (1000 / PADS_CHANCE_MIN) /* of one use among 1000 */
 /* The latest due that a draw leaves. */
 uint32_t pads_echo_due_max(uint32_t samples);
 /* Whether draws can leave such a state, whatever capacity, uses and batch they had. pads_draw()

@@ -46,6 +46,11 @@ struct sched_verdict {
 	enum sched_action action;
 	uint32_t victim_count;
 	const uint32_t *victims;
+	/* Of sched_access(): whose access it was, and whether that job's orders had it. Of
+	 * sched_prefetch(): whose orders have it. */
+	uint32_t job;
+	bool expected;
+	bool prefetched; /* of a hit: it was brought in ahead, and this is its first use */
 };
 
 struct sched_stats {
@@ -71,6 +76,8 @@ struct sched_stats {
 struct sched_job_stats {
 	uint64_t epoch;	      /* the one that was begun last */
 	uint64_t order_ahead; /* entries announced and not consumed */
+	uint32_t order_read;  /* entries of that epoch's order that were consumed */
+	uint64_t order_bytes; /* memory that the announced orders take, consumed or not */
 	uint32_t covered;     /* distinct samples read since the epoch began */
 	uint32_t scored;      /* samples that have a score */
 };
@@ -111,15 +118,33 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 int sched_job_begin(struct sched *s, uint32_t *job);
 int sched_job_end(struct sched *s, uint32_t job);
 
-/* The importance of a sample to a job: finite, not negative; the last one counts. */
+/* The importance of a sample to a job: finite, not negative; the last one counts. Scores of
+ * different jobs need not be comparable. */
 int sched_score(struct sched *s, uint32_t job, uint32_t id, float score);
 
-/* Announces which samples `epoch` will read; once more for the same epoch replaces it. */
+/* What was measured of a job: the seconds from one of its accesses to the next, 0 if they are not
+ * known, and what having a sample at hand saves it, as a multiple of that: (t_miss - t_hit) /
+ * t_step, not below 0. Expected uses in different jobs are compared in time from then on. The
+ * importance of a sample to several jobs that all have scores is the mean of its percentiles in
+ * each, by what a hit is worth to them; new figures count there when the next epoch of a job
+ * begins. */
+int sched_pace(struct sched *s, uint32_t job, double seconds, double benefit);
+/* That importance, from 0 to 1, for `jobs` alone, a bit for each, as it is now: `out` has room for
+ * all samples. Below 0: none of them has scored it. */
+int sched_importance(const struct sched *s, uint32_t jobs, float *out);
+
+/* Announces which samples `epoch` will read; once more for the same epoch replaces it, and what was
+ * read of the beginning that both share stays read, unless the epoch was begun once more between.
+ */
 int sched_order(struct sched *s, uint32_t job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 
 /* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
  * one means that a training has begun anew: no order counts any more. */
 int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
+
+/* The training of the job has ended: its orders, read or not, go, and their memory with them. Its
+ * scores and its epoch stay. */
+int sched_drop_orders(struct sched *s, uint32_t job);
 
 /* A pinned sample does not leave. An absent one stays once it is fetched. */
 int sched_pin(struct sched *s, uint32_t id);

@@ -289,6 +289,122 @@ Test(prefetch, skips_what_cannot_be_held)
 	sched_destroy(s);
 }
 
+/* Two jobs, one with the samples from 0 on, the other with those from 200 on. */
+static struct sched *make_two_jobs(uint64_t size)
+{
+	struct sched *s = make_sched(400 * size, "shade", 400);
+	uint32_t order[200], job;
+
+	make_known(s, 400, size);
+	for (uint32_t i = 0; i < 200; i++)
+		order[i] = i;
+	cr_assert_eq(sched_order(s, 0, 0, order, 200), 0);
+	for (uint32_t i = 0; i < 200; i++)
+		order[i] = 200 + i;
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	cr_assert_eq(sched_order(s, job, 0, order, 200), 0);
+	return s;
+}
+
+/* What is in a row in an order is fetched in a row, so that neighbours at the source are. */
+Test(prefetch, jobs_take_turns_of_many)
+{
+	struct sched *s = make_two_jobs(1);
+	uint32_t ids[400], switches = 0;
+
+	cr_assert_eq(prefetch_all(s, 800, ids), 400);
+	for (uint32_t i = 1; i < 400; i++)
+		switches += ids[i] != ids[i - 1] + 1;
+	cr_assert_leq(switches, 400 / 32, "%u switches", switches);
+	cr_assert_geq(switches, 400 / 100, "one job had it all: %u switches", switches);
+	sched_destroy(s);
+}
+
+/* Both get something of a small budget. */
+Test(prefetch, each_job_has_its_share)
+{
+	struct sched *s = make_two_jobs(10);
+	uint32_t ids[400], of_first = 0;
+
+	cr_assert_eq(prefetch_all(s, 160, ids), 16);
+	for (uint32_t i = 0; i < 16; i++)
+		of_first += ids[i] < 200;
+	cr_assert_eq(of_first, 8);
+	sched_destroy(s);
+}
+
+/* Readers make room for a sample at a time, in turn: each job waits until there is room for some.
+ */
+Test(prefetch, a_turn_waits_for_room)
+{
+	struct sched *s = make_two_jobs(1);
+	uint32_t ids[400], switches = 0, done = 0;
+
+	cr_assert_eq(prefetch_all(s, 100, ids), 100);
+	for (uint32_t i = 0; i < 120; i++) {
+		cr_assert_eq(read_sized(s, i / 2 + i % 2 * 200, 1), SCHED_HIT);
+		done += prefetch_all(s, 100, ids + done);
+	}
+	for (uint32_t i = 1; i < done; i++)
+		switches += ids[i] != ids[i - 1] + 1;
+	cr_assert_geq(done, 120 - 2 * 7);
+	cr_assert_leq(switches, 120 / 6, "%u switches", switches);
+	sched_destroy(s);
+}
+
+/* A training that pauses has its part of the budget, and keeps it. The other one goes on. */
+Test(prefetch, a_pause_holds_nobody_up)
+{
+	struct sched *s = make_two_jobs(1);
+	uint32_t ids[400];
+
+	cr_assert_eq(prefetch_all(s, 20, ids), 20);
+	for (uint32_t i = 0; i < 150; i++) {
+		struct sched_verdict verdict;
+
+		cr_assert_eq(sched_access(s, 1, 200 + i, 1, &verdict), 0);
+		cr_assert_eq(verdict.action, SCHED_HIT, "%u", i);
+		cr_assert_sound(s);
+		(void)prefetch_all(s, 20, ids);
+	}
+	sched_destroy(s);
+}
+
+/* What was brought in for a job that ends does not count as fetched ahead for anybody. */
+Test(prefetch, a_job_ends)
+{
+	struct sched *s = make_two_jobs(1);
+	struct sched_stats stats;
+	uint32_t ids[400];
+
+	cr_assert_eq(prefetch_all(s, 20, ids), 20);
+	cr_assert_eq(sched_job_end(s, 1), 0);
+	cr_assert_sound(s);
+	sched_get_stats(s, &stats);
+	cr_assert_eq(stats.prefetched_bytes, 10);
+	cr_assert_eq(prefetch_all(s, 20, ids), 10);
+	sched_destroy(s);
+}
+
+/* What is larger than a turn does not keep the others waiting. */
+Test(prefetch, a_large_sample_holds_nobody_up)
+{
+	static const uint32_t large[] = { 0, 1 }, small[] = { 2, 3, 4 };
+	struct sched *s = make_sched(200, "shade", 5);
+	uint32_t ids[8], job;
+
+	make_known(s, 2, 60);
+	for (uint32_t id = 2; id < 5; id++)
+		cr_assert_eq(sched_size(s, id, 10), 0);
+	cr_assert_eq(sched_order(s, 0, 0, large, 2), 0);
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	cr_assert_eq(sched_order(s, job, 0, small, 3), 0);
+	cr_assert_eq(prefetch_all(s, 100, ids), 4);
+	cr_assert(sched_resident(s, 0) && !sched_resident(s, 1));
+	cr_assert(sched_resident(s, 2) && sched_resident(s, 3) && sched_resident(s, 4));
+	sched_destroy(s);
+}
+
 Test(prefetch, a_reader_can_join)
 {
 	static const uint32_t order[] = { 0 };

@@ -13,6 +13,7 @@
 #include "shade/assign.h"
 #include "shade/pads.h"
 #include "shade/sched.h"
+#include "shade/skip.h"
 
 static long until_failure = -1; /* -1: never */
 static long failures;
@@ -139,6 +140,29 @@ static int do_weights(struct state *state)
 	return pads_weights(&request, weights);
 }
 
+static int do_skip(struct state *state)
+{
+	static uint32_t order[100], neighbours[100];
+	static float losses[100], chances[100];
+	struct skip_request request = { .mode = SKIP_IIS,
+					.samples = 100,
+					.losses = losses,
+					.epoch = 7,
+					.substitute = true,
+					.package = 4,
+					.neighbours = neighbours };
+	uint32_t count;
+	int rc;
+
+	(void)state;
+	for (uint32_t id = 0; id < 100; id++) {
+		losses[id] = (float)id;
+		neighbours[id] = 99 - id;
+	}
+	rc = skip_chances(&request, chances);
+	return rc ? rc : skip_draw(&request, chances, order, &count);
+}
+
 static int do_assign(struct state *state)
 {
 	static const uint32_t order[] = { 3, 1, 2, 4, 0 }, node_of[] = { 0, 1 };
@@ -150,10 +174,10 @@ static int do_assign(struct state *state)
 }
 
 static int (*const steps[])(struct state *) = {
-	do_create, do_grow,   do_access,      do_access,  do_access,	do_order,
-	do_access, do_warm,   do_job,	      do_access,  do_grow_more, do_access,
-	do_policy, do_access, do_policy_back, do_order,	  do_access,	do_paper,
-	do_pads,   do_echo,   do_echo,	      do_weights, do_assign,	do_assign,
+	do_create,	do_grow,   do_access, do_access,    do_access, do_order,  do_access,
+	do_warm,	do_job,	   do_access, do_grow_more, do_access, do_policy, do_access,
+	do_policy_back, do_order,  do_access, do_paper,	    do_pads,   do_echo,	  do_echo,
+	do_weights,	do_assign, do_assign, do_skip,
 };
 
 /* Everything a caller can see, to compare. */

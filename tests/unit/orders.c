@@ -143,6 +143,38 @@ Test(orders, one_that_was_read_gives_up_its_place)
 	sched_destroy(s);
 }
 
+/* A training thinks better of the rest of its epoch. What was read stays read, also where a reader
+ * has overtaken others, and what both orders expect next has to be read once. */
+Test(orders, what_was_read_of_the_same_beginning_stays_read)
+{
+	static const uint32_t order[] = { 0, 1, 2, 3, 4 }, better[] = { 0, 1, 2, 4, 4, 0 };
+	struct sched *s = with_order(5, order, 5);
+
+	read_one(s, 0);
+	read_one(s, 2);
+	read_one(s, 4);
+	AHEAD(s, 1, 3);
+	cr_assert_eq(sched_order(s, 0, 0, better, 6), 0);
+	cr_assert_sound(s);
+	AHEAD(s, 1, 4, 4, 0);
+	sched_destroy(s);
+}
+
+/* It died, begins its epoch once more, and announces the same. */
+Test(orders, an_epoch_that_begins_once_more_has_all_of_its_order)
+{
+	static const uint32_t order[] = { 0, 1, 2 };
+	struct sched *s = with_order(3, order, 3);
+
+	read_one(s, 0);
+	cr_assert_eq(sched_epoch(s, 0, 0), 0);
+	AHEAD(s, 1, 2);
+	cr_assert_eq(sched_order(s, 0, 0, order, 3), 0);
+	cr_assert_sound(s);
+	AHEAD(s, 0, 1, 2);
+	sched_destroy(s);
+}
+
 Test(orders, announcing_again_replaces)
 {
 	static const uint32_t order[] = { 0, 1, 2 }, other[] = { 2, 2 }, next[] = { 1 };
@@ -213,9 +245,53 @@ Test(orders, an_unknown_job_is_found_by_what_it_expects)
 	cr_assert_eq(sched_order(s, 0, 0, far, 3), 0);
 	cr_assert_eq(sched_order(s, job, 0, near, 1), 0);
 	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 0, 1, &verdict), 0);
+	cr_assert(verdict.job == job && verdict.expected);
 	AHEAD(s, 1, 1, 0);
 	cr_assert_eq(sched_get_job_stats(s, job, &job_stats), 0);
 	cr_assert_eq(job_stats.order_ahead, 0);
+	sched_destroy(s);
+}
+
+Test(orders, a_known_job_leaves_the_entries_of_others_alone)
+{
+	static const uint32_t far[] = { 1, 0 }, near[] = { 0 };
+	struct sched *s = make_sched(2, "shade", 3);
+	struct sched_verdict verdict;
+	uint32_t job;
+
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	cr_assert_eq(sched_order(s, 0, 0, far, 2), 0);
+	cr_assert_eq(sched_order(s, job, 0, near, 1), 0);
+	cr_assert_eq(sched_access(s, job, 1, 1, &verdict), 0);
+	cr_assert(verdict.job == job && !verdict.expected);
+	AHEAD(s, 1, 0);
+	cr_assert_eq(sched_access(s, 0, 0, 1, &verdict), 0);
+	cr_assert(verdict.job == 0 && verdict.expected);
+	AHEAD(s, 1);
+	/* Nobody expects it. */
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 2, 1, &verdict), 0);
+	cr_assert(verdict.job == 0 && !verdict.expected);
+	sched_destroy(s);
+}
+
+Test(orders, go_with_their_training)
+{
+	static const uint32_t first[] = { 0, 1, 2 }, second[] = { 2, 1, 0 };
+	struct sched *s = with_order(3, first, 3);
+
+	cr_assert_eq(sched_order(s, 0, 1, second, 3), 0);
+	cr_assert_eq(sched_score(s, 0, 2, 5), 0);
+	read_one(s, 0);
+	cr_assert_gt(job_of(s).order_bytes, 6 * sizeof(uint64_t));
+	cr_assert_eq(sched_drop_orders(s, 0), 0);
+	cr_assert_sound(s);
+	cr_assert_eq(job_of(s).order_ahead, 0);
+	cr_assert_eq(job_of(s).order_bytes, 0);
+	cr_assert_eq(sched_get_score(s, 0, 2), 5);
+	/* It can be told again what comes. */
+	cr_assert_eq(sched_order(s, 0, 1, second, 3), 0);
+	AHEAD(s, 2, 1, 0);
+	cr_assert_eq(sched_drop_orders(s, 1), -ERANGE);
 	sched_destroy(s);
 }
 

@@ -138,6 +138,7 @@ static void step_any(struct pair *p)
 	uint32_t id = roll(&p->dice, SAMPLES), job = roll(&p->dice, p->jobs);
 	uint64_t capacity = 1 + roll(&p->dice, 12);
 	float score = score_of(p, id, roll(&p->dice, 5));
+	double pace = 0.37 * roll(&p->dice, 4);
 
 	if (!p->other && !roll(&p->dice, 16)) {
 		step_upheaval(p);
@@ -174,8 +175,12 @@ static void step_any(struct pair *p)
 		step_prefetch(p);
 		break;
 	case 9:
+		if (p->jobs > 1)
+			BOTH(p, sched_pace, job, pace, 1);
+		break;
 	case 10:
 	case 11:
+	case 12:
 		BOTH(p, sched_score, job, id, score);
 		break;
 	default:

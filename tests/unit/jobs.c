@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Several trainings on one cache: whose scores count how much, and distances in time. */
+#include <errno.h>
+#include <math.h>
+
+#include "core.h"
+#include "helpers.h"
+
+#define SAMPLES 200
+
+static uint32_t add_job(struct sched *s)
+{
+	uint32_t job;
+
+	cr_assert_eq(sched_job_begin(s, &job), 0);
+	return job;
+}
+
+static void score(struct sched *s, uint32_t job, uint32_t id, float value)
+{
+	cr_assert_eq(sched_score(s, job, id, value), 0);
+	cr_assert_sound(s);
+}
+
+/* The share of scores below, and half of those that are equal: by looking at all of them. */
+static double percentile(const float *scores, uint32_t count, float of)
+{
+	double below = 0, known = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		below += scores[i] >= 0 && scores[i] < of ? 1 : 0;
+		below += scores[i] >= 0 && scores[i] == of ? 0.5 : 0;
+		known += scores[i] >= 0;
+	}
+	return below / known;
+}
+
+/* Losses of one training are a hundred times those of the other: neither outvotes the other. */
+Test(jobs, importance_is_the_mean_of_percentiles)
+{
+	struct sched *s = make_sched(10, "app", SAMPLES);
+	uint32_t other = add_job(s);
+	float small[SAMPLES], large[SAMPLES], found[SAMPLES];
+	struct dice dice = { 1 };
+
+	for (uint32_t id = 0; id < SAMPLES; id++) {
+		/* Apart by more than the classes are wide. */
+		small[id] = id % 7 ? powf(1.02f, (float)roll(&dice, 100)) / 100 : -1;
+		large[id] = id % 5 ? powf(1.02f, (float)roll(&dice, 100)) : -1;
+		if (small[id] >= 0)
+			cr_assert_eq(sched_score(s, 0, id, small[id]), 0);
+		if (large[id] >= 0)
+			cr_assert_eq(sched_score(s, other, id, large[id]), 0);
+	}
+	cr_assert_eq(sched_pace(s, 0, 0.1, 3), 0);
+	cr_assert_eq(sched_pace(s, other, 0.1, 1), 0);
+	cr_assert_eq(sched_importance(s, 1u | 1u << other, found), 0);
+	for (uint32_t id = 0; id < SAMPLES; id++) {
+		double due = 0;
+
+		if (small[id] >= 0)
+			due += 0.75 * percentile(small, SAMPLES, small[id]);
+		if (large[id] >= 0)
+			due += 0.25 * percentile(large, SAMPLES, large[id]);
+		if (small[id] < 0 && large[id] < 0)
+			cr_assert(found[id] < 0);
+		else
+			cr_assert_float_eq(found[id], due, 1e-6, "%u: %f, not %f", id,
+					   (double)found[id], due);
+	}
+	/* One of them alone. */
+	cr_assert_eq(sched_importance(s, 1u << other, found), 0);
+	for (uint32_t id = 0; id < SAMPLES; id++)
+		cr_assert_float_eq(found[id],
+				   large[id] < 0 ? -1 : percentile(large, SAMPLES, large[id]),
+				   1e-6);
+	sched_destroy(s);
+}
+
+/* Job 0 finds 0 to 3 more and more important, the other one less and less. Who has more to lose
+ * decides. */
+static struct sched *disagree(const char *policy, double benefit, double other_benefit)
+{
+	struct sched *s = make_sched(3, policy, 4);
+	uint32_t other = add_job(s);
+
+	cr_assert_eq(sched_pace(s, 0, 1, benefit), 0);
+	cr_assert_eq(sched_pace(s, other, 1, other_benefit), 0);
+	for (uint32_t id = 0; id < 4; id++) {
+		score(s, 0, id, (float)(1 + id));
+		score(s, other, id, 100.0f * (float)(4 - id));
+	}
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	cr_assert_sound(s);
+	for (uint32_t id = 0; id < 4; id++)
+		read_one(s, id);
+	return s;
+}
+
+Test(jobs, the_one_that_gains_more_decides)
+{
+	static const char *const policies[] = { "app", "icache", "shade", "shade-naive" };
+
+	for (unsigned i = 0; i < 4; i++) {
+		struct sched *s = disagree(policies[i], 5, 1);
+
+		cr_assert(!sched_resident(s, 0) && sched_resident(s, 3), "%s", policies[i]);
+		sched_destroy(s);
+		s = disagree(policies[i], 1, 5);
+		cr_assert(sched_resident(s, 0) && !sched_resident(s, 3), "%s", policies[i]);
+		sched_destroy(s);
+	}
+}
+
+Test(jobs, who_is_alone_goes_by_its_scores_again)
+{
+	struct sched *s = disagree("app", 1, 5);
+
+	cr_assert_eq(sched_job_end(s, 1), 0);
+	cr_assert_sound(s);
+	cr_assert_eq(read_one(s, 3), SCHED_ADMIT);
+	cr_assert(!sched_resident(s, 0));
+	sched_destroy(s);
+}
+
+/* All are ranked anew only when it changes much: a folder of files that is gone would take as long
+ * for each of them. Job 0 is always there, and has no scores if all trainings have names. */
+Test(jobs, a_file_that_goes_does_not_rank_all_anew)
+{
+	struct sched *s = make_sched(3, "app", 8);
+	uint32_t first = add_job(s), second = add_job(s);
+
+	for (uint32_t id = 0; id < 3; id++) {
+		score(s, second, id, (float)id);
+		score(s, first, id, (float)id);
+	}
+	cr_assert_eq(s->jobs[first]->percentiles.total, 2, "it was ranked before the third");
+	cr_assert_eq(sched_remove(s, 7), 0);
+	cr_assert_eq(s->jobs[first]->percentiles.total, 2);
+	sched_destroy(s);
+}
+
+/* What nobody has measured counts as the mean of the others. */
+Test(jobs, benefits_that_are_not_known)
+{
+	struct sched *s = make_sched(3, "app", 3);
+	uint32_t second = add_job(s), third = add_job(s);
+	float found[3];
+
+	for (uint32_t id = 0; id < 3; id++) {
+		score(s, 0, id, (float)id);
+		score(s, second, id, (float)id);
+		score(s, third, id, 2.0f - (float)id);
+	}
+	cr_assert_eq(sched_importance(s, 7, found), 0);
+	cr_assert_float_eq(found[2], (5.0 + 5.0 + 1.0) / 6 / 3, 1e-6);
+	cr_assert_eq(sched_pace(s, 0, 1, 1), 0);
+	cr_assert_eq(sched_pace(s, second, 1, 3), 0);
+	cr_assert_eq(sched_importance(s, 7, found), 0);
+	cr_assert_float_eq(found[2], (1 * 5.0 + 3 * 5.0 + 2 * 1.0) / 6 / 6, 1e-6);
+	/* Nobody gains by a hit: all count the same. */
+	for (uint32_t job = 0; job < 3; job++)
+		cr_assert_eq(sched_pace(s, job, 1, 0), 0);
+	cr_assert_eq(sched_importance(s, 7, found), 0);
+	cr_assert_float_eq(found[2], (5.0 + 5.0 + 1.0) / 6 / 3, 1e-6);
+	sched_destroy(s);
+}
+
+/* Sample 0 is the 4th entry of a training that reads one a second, 1 the 7th of another one. */
+static bool keeps_the_seventh(const char *policy, double seconds, double other_seconds)
+{
+	static const uint32_t first[] = { 3, 3, 3, 0 }, second[] = { 3, 3, 3, 3, 3, 3, 1 };
+	struct sched *s = make_sched(2, policy, 4);
+	uint32_t other = add_job(s);
+	bool kept;
+
+	read_one(s, 0);
+	read_one(s, 1);
+	cr_assert_eq(sched_order(s, 0, 0, first, 4), 0);
+	cr_assert_eq(sched_order(s, other, 0, second, 7), 0);
+	cr_assert_eq(sched_pace(s, 0, seconds, 0), 0);
+	cr_assert_eq(sched_pace(s, other, other_seconds, 0), 0);
+	cr_assert_eq(read_one(s, 3), SCHED_ADMIT);
+	kept = sched_resident(s, 1);
+	cr_assert_neq(kept, sched_resident(s, 0));
+	sched_destroy(s);
+	return kept;
+}
+
+Test(jobs, distances_are_compared_in_time)
+{
+	static const char *const policies[] = { "shade", "shade-naive" };
+
+	for (unsigned i = 0; i < 2; i++) {
+		cr_assert(!keeps_the_seventh(policies[i], 0, 0));
+		cr_assert(!keeps_the_seventh(policies[i], 1, 1));
+		cr_assert(keeps_the_seventh(policies[i], 1, 0.2));
+		/* Who is not measured goes as fast as the other. */
+		cr_assert(!keeps_the_seventh(policies[i], 100, 0));
+	}
+}
+
+/* Whose access it is, if nobody knows: the fast one's, which expects the sample sooner. */
+Test(jobs, the_soonest_is_the_soonest_in_time)
+{
+	static const uint32_t first[] = { 1, 0 }, second[] = { 1, 1, 1, 0 };
+	struct sched *s = make_sched(2, "shade", 2);
+	struct sched_job_stats stats;
+	struct sched_verdict verdict;
+	uint32_t other = add_job(s);
+
+	cr_assert_eq(sched_order(s, 0, 0, first, 2), 0);
+	cr_assert_eq(sched_order(s, other, 0, second, 4), 0);
+	cr_assert_eq(sched_pace(s, 0, 1, 0), 0);
+	cr_assert_eq(sched_pace(s, other, 0.1, 0), 0);
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 0, 1, &verdict), 0);
+	cr_assert_eq(sched_get_job_stats(s, other, &stats), 0);
+	cr_assert_eq(stats.order_ahead, 3);
+	sched_destroy(s);
+}
+
+Test(jobs, figures_that_make_no_sense)
+{
+	struct sched *s = make_sched(2, "shade", 2);
+
+	cr_assert_eq(sched_pace(s, 1, 1, 1), -ERANGE);
+	cr_assert_eq(sched_pace(s, 0, -1, 1), -EINVAL);
+	cr_assert_eq(sched_pace(s, 0, NAN, 1), -EINVAL);
+	cr_assert_eq(sched_pace(s, 0, 1, -1), -EINVAL);
+	cr_assert_eq(sched_pace(s, 0, 1, INFINITY), -EINVAL);
+	sched_destroy(s);
+}
