@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "fail.h"
+#include "replay.h"
 #include "shade/sched.h"
 
 #define NAIVE "shade-naive"
@@ -37,7 +38,7 @@ uint64_t args_capacity_bytes(struct size capacity, uint64_t data_bytes)
 
 static bool policy_exists(const char *name)
 {
-	if (!strcmp(name, POLICY_MIN) || !strcmp(name, NAIVE))
+	if (!strcmp(name, REPLAY_MIN) || !strcmp(name, NAIVE))
 		return true;
 	for (unsigned i = 0; sched_policy_name(i); i++)
 		if (!strcmp(name, sched_policy_name(i)))
@@ -74,7 +75,7 @@ void args_print_policies(void)
 {
 	for (unsigned i = 0; sched_policy_name(i); i++)
 		printf("  %-12s %s\n", sched_policy_name(i), sched_policy_summary(i));
-	printf("  %-12s %s\n", POLICY_MIN,
+	printf("  %-12s %s\n", REPLAY_MIN,
 	       "Belady with bypass, told the whole future (replay only)");
 	printf("  %-12s %s\n", NAIVE, "the slow reference of shade");
 }

@@ -10,7 +10,6 @@
 #include "size.h"
 
 #define ARGS_POLICIES_MAX 16
-#define POLICY_MIN "min"
 
 struct args_policies {
 	const char *names[ARGS_POLICIES_MAX];

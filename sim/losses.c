@@ -82,6 +82,14 @@ void losses_read(struct losses *losses, const char *path, uint32_t samples)
 		losses->first[id + 1] += losses->first[id];
 }
 
+void losses_begin(struct losses *losses, const char *path, uint32_t samples, uint64_t seed)
+{
+	if (path)
+		losses_read(losses, path, samples);
+	else
+		losses_model(losses, samples, seed);
+}
+
 void losses_free(struct losses *losses)
 {
 	free(losses->difficulty);

@@ -26,6 +26,8 @@ struct losses {
 void losses_model(struct losses *losses, uint32_t samples, uint64_t seed);
 /* From lines `EPOCH ID LOSS`; ids below `samples`. */
 void losses_read(struct losses *losses, const char *path, uint32_t samples);
+/* The one if `path` is NULL, else the other. */
+void losses_begin(struct losses *losses, const char *path, uint32_t samples, uint64_t seed);
 void losses_free(struct losses *losses);
 /* Forgets the visits, for another run. */
 void losses_restart(struct losses *losses);

@@ -31,13 +31,19 @@ void meter_epoch(struct meter *meter)
 	meter->distinct_sum += meter->distinct;
 	meter->epochs++;
 	meter->distinct = 0;
+	meter->recent = 0;
+	for (uint32_t id = 0; id < meter->samples; id++)
+		meter->recent += meter->seen[id] && meter->seen[id] + METER_RECENT > meter->epoch;
 	meter->epoch++;
 }
 
 struct figures meter_read(const struct meter *meter, struct sched *const *caches, size_t count)
 {
 	struct figures figures = { .epochs = meter->epochs + (meter->distinct > 0),
-				   .distinct = meter->distinct_sum + meter->distinct };
+				   .distinct = meter->distinct_sum + meter->distinct,
+				   .recent = meter->recent,
+				   .remote = meter->remote,
+				   .trained = meter->trained };
 
 	for (size_t i = 0; i < count; i++) {
 		struct sched_stats stats;
@@ -49,6 +55,7 @@ struct figures meter_read(const struct meter *meter, struct sched *const *caches
 		figures.bypasses += stats.bypasses;
 		figures.evictions += stats.evictions;
 		figures.bytes_fetched += stats.bytes_missed;
+		figures.prefetches += stats.prefetches;
 	}
 	return figures;
 }
@@ -62,6 +69,10 @@ struct figures figures_since(struct figures now, struct figures before)
 		.bypasses = now.bypasses - before.bypasses,
 		.evictions = now.evictions - before.evictions,
 		.bytes_fetched = now.bytes_fetched - before.bytes_fetched,
+		.prefetches = now.prefetches - before.prefetches,
+		.remote = now.remote - before.remote,
+		.trained = now.trained - before.trained,
+		.recent = now.recent,
 		.epochs = now.epochs - before.epochs,
 		.distinct = now.distinct - before.distinct,
 	};
@@ -75,4 +86,11 @@ double figures_hit_ratio(const struct figures *figures)
 double figures_distinct_per_epoch(const struct figures *figures)
 {
 	return figures->epochs ? (double)figures->distinct / figures->epochs : 0;
+}
+
+double figures_fetches_per_epoch(const struct figures *figures)
+{
+	uint64_t fetches = figures->admissions + figures->bypasses + figures->prefetches;
+
+	return figures->epochs ? (double)fetches / figures->epochs : 0;
 }

@@ -8,10 +8,16 @@
 
 #include "shade/sched.h"
 
+#define METER_RECENT 10
+
 struct figures {
 	uint64_t accesses, hits, admissions, bypasses, evictions, bytes_fetched;
-	uint32_t epochs;   /* that had an access */
-	uint64_t distinct; /* summed over these epochs */
+	uint64_t prefetches; /* fetched before they were accessed */
+	uint64_t remote;     /* hits in the cache of another node */
+	uint64_t trained;    /* entries that the training computes with */
+	uint64_t distinct;   /* summed over the epochs */
+	uint32_t epochs;     /* that had an access */
+	uint32_t recent;     /* distinct over the last METER_RECENT epochs, at the end */
 };
 
 struct meter {
@@ -21,6 +27,10 @@ struct meter {
 	uint32_t distinct; /* in this epoch */
 	uint32_t epochs;
 	uint64_t distinct_sum;
+	uint32_t recent; /* distinct in the last METER_RECENT epochs that are over */
+	/* Counted by the caller: */
+	uint64_t remote;  /* hits in the cache of another node */
+	uint64_t trained; /* entries that the training computes with */
 };
 
 void meter_init(struct meter *meter, uint32_t samples);
@@ -35,5 +45,7 @@ struct figures figures_since(struct figures now, struct figures before);
 
 double figures_hit_ratio(const struct figures *figures);
 double figures_distinct_per_epoch(const struct figures *figures);
+/* What was asked of the source: misses, and what was fetched ahead of its access. */
+double figures_fetches_per_epoch(const struct figures *figures);
 
 #endif

@@ -17,6 +17,11 @@ static double coverage(const struct report *report, const struct figures *f)
 	return report->samples ? figures_distinct_per_epoch(f) / report->samples : 0;
 }
 
+static double recent_coverage(const struct report *report, const struct figures *f)
+{
+	return report->samples ? (double)f->recent / report->samples : 0;
+}
+
 /* --- table -------------------------------------------------------------------------- */
 
 static void table_line(const struct report *report, const char *policy, const char *period,
@@ -51,9 +56,10 @@ static void json_figures(const struct report *report, const struct figures *f)
 	printf("\"accesses\": %" PRIu64 ", \"hits\": %" PRIu64 ", \"hit_ratio\": %.6f, "
 	       "\"admissions\": %" PRIu64 ", \"bypasses\": %" PRIu64 ", \"evictions\": %" PRIu64
 	       ", \"bytes_fetched\": %" PRIu64 ", \"distinct_per_epoch\": %.2f, "
-	       "\"coverage\": %.6f",
+	       "\"coverage\": %.6f, \"coverage_10\": %.6f",
 	       f->accesses, f->hits, figures_hit_ratio(f), f->admissions, f->bypasses, f->evictions,
-	       f->bytes_fetched, figures_distinct_per_epoch(f), coverage(report, f));
+	       f->bytes_fetched, figures_distinct_per_epoch(f), coverage(report, f),
+	       recent_coverage(report, f));
 }
 
 static void json_row(const struct report *report, const struct report_row *row)
@@ -92,15 +98,16 @@ static void csv_line(const struct report *report, const char *policy, const char
 	if (*period)
 		printf("%s,", period);
 	printf("%" PRIu64 ",%" PRIu64 ",%.6f,%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64
-	       ",%.2f,%.6f\n",
+	       ",%.2f,%.6f,%.6f\n",
 	       f->accesses, f->hits, figures_hit_ratio(f), f->admissions, f->bypasses, f->evictions,
-	       f->bytes_fetched, figures_distinct_per_epoch(f), coverage(report, f));
+	       f->bytes_fetched, figures_distinct_per_epoch(f), coverage(report, f),
+	       recent_coverage(report, f));
 }
 
 static void print_csv(const struct report *report)
 {
 	printf("policy,%saccesses,hits,hit_ratio,admissions,bypasses,evictions,bytes_fetched,"
-	       "distinct_per_epoch,coverage\n",
+	       "distinct_per_epoch,coverage,coverage_10\n",
 	       *report->periods[0] ? "period," : "");
 	for (size_t i = 0; i < report->count; i++)
 		for (size_t period = 0; report->periods[period]; period++)

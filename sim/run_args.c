@@ -7,6 +7,7 @@
 
 #include "fail.h"
 #include "option.h"
+#include "replay.h"
 
 enum {
 	OPT_SAMPLES = 1,
@@ -18,6 +19,10 @@ enum {
 	OPT_COVER,
 	OPT_USES,
 	OPT_STRENGTH,
+	OPT_PRUNE,
+	OPT_KEEP,
+	OPT_NEVER_FULL,
+	OPT_SUBSTITUTE,
 	OPT_BATCH,
 	OPT_NODES,
 	OPT_RANKS,
@@ -45,6 +50,10 @@ static const struct option table[] = {
 	{ "cover", required_argument, NULL, OPT_COVER },
 	{ "uses", required_argument, NULL, OPT_USES },
 	{ "strength", required_argument, NULL, OPT_STRENGTH },
+	{ "prune", no_argument, NULL, OPT_PRUNE },
+	{ "keep", required_argument, NULL, OPT_KEEP },
+	{ "never-full", no_argument, NULL, OPT_NEVER_FULL },
+	{ "substitute", no_argument, NULL, OPT_SUBSTITUTE },
 	{ "batch", required_argument, NULL, OPT_BATCH },
 	{ "nodes", required_argument, NULL, OPT_NODES },
 	{ "ranks", required_argument, NULL, OPT_RANKS },
@@ -69,11 +78,15 @@ static uint32_t small(const char *option, const char *text, uint32_t from, uint3
 }
 
 /* The options of the sampler. */
-static void parse_sampler(struct pads_request *request, int option, const char *value)
+static void parse_sampler(struct run_options *options, int option, const char *value)
 {
+	struct pads_request *request = &options->request;
+
 	switch (option) {
 	case OPT_SAMPLER:
-		if (pads_mode_find(value, &request->mode))
+		options->skips = skip_mode_find(value, &options->skip.mode) ? RUN_SKIP_NOTHING
+									    : RUN_SKIP_READS;
+		if (!options->skips && pads_mode_find(value, &request->mode))
 			fail("--sampler: there is no sampler '%s'; shade-sim --help lists them",
 			     value);
 		break;
@@ -95,6 +108,27 @@ static void parse_sampler(struct pads_request *request, int option, const char *
 	case OPT_SEED:
 		request->seed = option_whole("--seed", value, 0, UINT64_MAX);
 		break;
+	}
+}
+
+/* The options of samplers that leave samples out. */
+static void parse_skip(struct run_options *options, int option, const char *value)
+{
+	switch (option) {
+	case OPT_KEEP:
+		options->skip.keep = option_real("--keep", value, (double)PADS_CHANCE_MIN, 1);
+		break;
+	case OPT_NEVER_FULL:
+		options->skip.never_full = true;
+		break;
+	case OPT_SUBSTITUTE:
+		options->skip.substitute = true;
+		break;
+	case OPT_PRUNE:
+		options->prune = true;
+		break;
+	default:
+		parse_sampler(options, option, value);
 	}
 }
 
@@ -124,6 +158,18 @@ static void parse_ranks(struct run_options *options, char *text)
 	}
 }
 
+static enum run_assign parse_assign(const char *value)
+{
+	static const char *const names[] = {
+		[RUN_OWNER] = "owner", [RUN_STRIDE] = "stride", [RUN_HASH] = "hash"
+	};
+
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(value, names[i]))
+			return (enum run_assign)i;
+	fail("--assign takes owner, stride or hash, not '%s'", value);
+}
+
 /* The options of many machines. */
 static void parse_nodes(struct run_options *options, int option, char *value)
 {
@@ -135,9 +181,7 @@ static void parse_nodes(struct run_options *options, int option, char *value)
 		parse_ranks(options, value);
 		break;
 	case OPT_ASSIGN:
-		options->stride = !strcmp(value, "stride");
-		if (!options->stride && strcmp(value, "owner") != 0)
-			fail("--assign takes owner or stride, not '%s'", value);
+		options->assign = parse_assign(value);
 		break;
 	case OPT_BLOCK:
 		options->block = small("--block", value, 1, 1u << 20);
@@ -149,7 +193,7 @@ static void parse_nodes(struct run_options *options, int option, char *value)
 		options->restart = small("--restart", value, 1, 1000000);
 		break;
 	default:
-		parse_sampler(&options->request, option, value);
+		parse_skip(options, option, value);
 	}
 }
 
@@ -202,26 +246,57 @@ static void check_nodes(struct run_options *options)
 		     options->nodes);
 	if (options->rank_count != 1 && options->rank_count != options->nodes)
 		fail("--ranks names %u nodes, and --nodes %u", options->rank_count, options->nodes);
-	for (uint32_t node = 0; node < options->nodes; node++) {
-		if (node >= options->capacity_count)
-			options->capacities[node] = options->capacities[0];
-		if (node >= options->rank_count)
-			options->ranks[node] = options->ranks[0];
-		options->world += options->ranks[node];
-	}
-	if (options->world > options->samples)
-		fail("--ranks: %u ranks in all are more than --samples %u", options->world,
-		     options->samples);
 	if (options->restart >= options->epochs)
 		fail("--restart %u: there are only %u epochs", options->restart, options->epochs);
 	if (options->freeze && options->nodes > 1)
 		fail("--freeze writes the stream of one cache: it does not go with --nodes");
 }
 
-static void check_options(struct run_options *options)
+void run_complete(struct run_options *options)
 {
 	uint64_t capacity = 0, step;
 
+	options->world = 0;
+	for (uint32_t node = 0; node < options->nodes; node++) {
+		if (node >= options->capacity_count)
+			options->capacities[node] = options->capacities[0];
+		if (node >= options->rank_count)
+			options->ranks[node] = options->ranks[0];
+		options->world += options->ranks[node];
+		capacity += args_capacity_bytes(options->capacities[node], options->samples);
+	}
+	if (options->world > options->samples)
+		fail("--ranks: %u ranks in all are more than --samples %u", options->world,
+		     options->samples);
+	options->request.samples = options->samples;
+	options->skip.samples = options->samples;
+	options->skip.seed = options->request.seed;
+	options->skip.cover_epochs = options->request.cover_epochs;
+	step = (uint64_t)options->batch * options->world;
+	options->request.batch = step < options->samples ? (uint32_t)step : options->samples;
+	options->request.capacity =
+		capacity < options->samples ? (uint32_t)capacity : options->samples;
+}
+
+/* Options of samplers that leave samples out. */
+static void check_skips(struct run_options *options)
+{
+	bool iis = options->skips && options->skip.mode == SKIP_IIS;
+
+	if (options->prune && (options->skips || options->request.mode != PADS_ECHO))
+		fail("--prune goes with --sampler echo");
+	if (options->prune)
+		options->skips = RUN_SKIP_STREAM;
+	if (options->skip.never_full && !iis)
+		fail("--never-full goes with --sampler iis");
+	if (options->skip.substitute && !iis)
+		fail("--substitute goes with --sampler iis");
+	if (options->skip.keep > 0 && (!options->skips || iis))
+		fail("--keep goes with --sampler prune, or with echo and --prune");
+}
+
+static void check_options(struct run_options *options)
+{
 	if (!options->samples || !options->epochs || !options->capacity_count)
 		fail("run needs --samples, --epochs and --capacity");
 	if (!options->policies.count)
@@ -229,17 +304,12 @@ static void check_options(struct run_options *options)
 	if (options->freeze && options->policies.count > 1)
 		fail("--freeze writes the stream of one policy: name one with --policy");
 	for (size_t i = 0; i < options->policies.count; i++)
-		if (!strcmp(options->policies.names[i], POLICY_MIN))
+		if (!strcmp(options->policies.names[i], REPLAY_MIN))
 			fail("--policy min needs to know the future: write a stream with --freeze "
 			     "and replay it");
 	check_nodes(options);
-	options->request.samples = options->samples;
-	step = (uint64_t)options->batch * options->world;
-	options->request.batch = step < options->samples ? (uint32_t)step : options->samples;
-	for (uint32_t node = 0; node < options->nodes; node++)
-		capacity += args_capacity_bytes(options->capacities[node], options->samples);
-	options->request.capacity =
-		capacity < options->samples ? (uint32_t)capacity : options->samples;
+	check_skips(options);
+	run_complete(options);
 }
 
 void run_parse(struct run_options *options, int argc, char **argv)

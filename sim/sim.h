@@ -4,6 +4,7 @@
 #define SHADE_SIM_SIM_H
 
 int replay_main(int argc, char **argv);
+int compare_main(int argc, char **argv);
 int run_main(int argc, char **argv);
 
 #endif

@@ -19,13 +19,16 @@ ALLOWED = {
     "client/lib": {"folders": {"include"}, "headers": {"fnv.h", "grow.h", "escape.h"}},
     "client/ctl": {"folders": {"include"},
                    "headers": {"path.h", "escape.h", "fail.h", "mountinfo.h", "number.h",
-                               "option.h"}},
+                               "option.h", "replay.h"}},
     "cuda": {"folders": {"include"}, "headers": {"fail.h", "grow.h", "lines.h", "option.h"}},
     # The daemon takes of text/ what returns errors, and exits only for a wrong command line.
     "fs": {"folders": {"include"},
            "headers": {"fnv.h", "grow.h", "escape.h", "fail.h", "mountinfo.h", "number.h", "size.h"}},
     # The simulator shares the generator of random numbers.
-    "sim": {"folders": {"include"}, "headers": {"philox.h", "fail.h", "grow.h", "lines.h", "option.h", "size.h"}},
+    "sim": {"folders": {"include"}, "headers": {"philox.h", "fail.h", "grow.h", "lines.h", "option.h",
+                                                  "replay.h", "size.h", "trace.h"}},
+    # Traces, for commands alone: what is wrong with one ends the program.
+    "replay": {"folders": {"include"}, "headers": {"fail.h", "grow.h", "lines.h"}},
     "text": {"folders": set(), "headers": {"grow.h"}},
 }
 

@@ -3,11 +3,12 @@
 what is wrong and where."""
 import csv
 import io
-import json
 import os
+import re
+import sys
 import tempfile
 
-from common import check, finish, results, run
+from common import check, finish, results, rows, run
 
 KEYS = {"policy", "accesses", "hits", "hit_ratio", "admissions", "bypasses", "evictions",
         "bytes_fetched", "distinct_per_epoch"}
@@ -26,23 +27,23 @@ def formats():
     check(row["distinct_per_epoch"] == 1.5, f"distinct_per_epoch: {row}")
     table = replay(trace, "--capacity", "20", "--policy", "lru,min").stdout.splitlines()
     check(len(table) == 3 and len({len(line) for line in table}) == 1, f"table: {table}")
-    rows = list(csv.DictReader(io.StringIO(
+    lines = list(csv.DictReader(io.StringIO(
         replay(trace, "--capacity", "1K", "--policy", "all", "--csv").stdout)))
-    check([row["policy"] for row in rows]
-          == ["shade", "app", "icache", "minio", "lru", "lfu", "fifo"], f"csv: {rows}")
-    check(KEYS <= set(rows[0]), "CSV lacks columns")
-    rows = json.loads(run(*SMALL, "--policy", "lru,app", "--json").stdout)
-    check([(row["policy"], set(row)) for row in rows]
-          == [(name, {"policy", "cold", "warm"}) for name in ("lru", "app")], f"run: {rows}")
-    check("coverage" in rows[0]["warm"], "no coverage beside the hit ratio")
+    check([row["policy"] for row in lines]
+          == ["shade", "app", "icache", "minio", "lru", "lfu", "fifo"], f"csv: {lines}")
+    check(KEYS <= set(lines[0]), "CSV lacks columns")
+    found = rows(*SMALL, "--policy", "lru,app")
+    check([(row["policy"], set(row)) for row in found]
+          == [(name, {"policy", "cold", "warm"}) for name in ("lru", "app")], f"run: {found}")
+    check("coverage" in found[0]["warm"], "no coverage beside the hit ratio")
 
 
 def hints_work():
     trace = "o 0 1 2 3 1\ne 0\na 1\na 2\na 3\na 1\n"
-    rows = results("replay", "--trace", "-", "--capacity", 1, "--policy", "shade,lru,min",
-                   stdin=trace)
-    check([rows[name]["hits"] for name in ("shade", "lru", "min")] == [1, 0, 1],
-          f"an announced order: {rows}")
+    found = results("replay", "--trace", "-", "--capacity", 1, "--policy", "shade,lru,min",
+                    stdin=trace)
+    check([found[name]["hits"] for name in ("shade", "lru", "min")] == [1, 0, 1],
+          f"an announced order: {found}")
 
 
 def recorded_losses():
@@ -66,6 +67,34 @@ def frozen_is_what_ran():
             check("--capacity 20\n" in file.readline(), "the stream does not say its capacity")
     hits = ran["app"]["cold"]["hits"] + ran["app"]["warm"]["hits"]
     check(again["app"]["hits"] == hits, f"frozen {again} is not what ran, {hits} hits")
+
+
+def compare_formats():
+    small = ["compare", "--samples", 200, "--epochs", 4, "--capacity", "10%,50%"]
+    found = rows(*small)
+    names = list(dict.fromkeys(row["system"] for row in found))
+    check(len(found) == 2 * len(names) and "quiver" in names, f"compare: {found}")
+    check({row["bytes"] for row in found} <= {"own", "moved", "replaced"}, f"bytes: {found}")
+    check(all({"hit_ratio", "coverage", "fetches", "entries", "remote"} <= set(row)
+              for row in found), f"compare lacks figures: {found[0]}")
+    table = run(*small).stdout.splitlines()
+    check([line.split()[0] for line in table[1:1 + len(names)]] == names, f"table: {table}")
+    check(len({len(line) for line in table[:1 + len(names)]}) == 1, f"columns: {table}")
+    check(table[0].count("|") == 2 and "50%" in table[0], f"capacities: {table[0]}")
+    lines = list(csv.DictReader(io.StringIO(run(*small, "--csv").stdout)))
+    check([{key: str(value) for key, value in row.items() if key in ("system", "bytes")}
+           for row in found] == [{key: row[key] for key in ("system", "bytes")} for row in lines],
+          "JSON and CSV differ")
+    check(set(lines[0]) == set(found[0]), "CSV has other columns than JSON")
+    check(found == rows(*small), "the same call gives other figures")
+    check(found != rows(*small, "--seed", 1), "another seed gives the same figures")
+    one = rows(*small, "--systems", "coordl")
+    check(one == [row for row in found if row["system"] == "coordl"], f"one system: {one}")
+    for option, value in (("--systems", "best"), ("--capacity", "0%"), ("--nodes", 0),
+                          ("--epochs", 1), ("--samples", 0), ("--seed", "x"), ("--batch", 0)):
+        refuses(run(*small, option, value), option)
+    refuses(run(*small, "--policy", "lru"), "--policy")
+    refuses(run(*small, "--nodes", 201), "samples")
 
 
 def refuses(done, *words):
@@ -127,23 +156,46 @@ def bad_options():
         refuses(run(*SMALL, "--losses", file.name), f"{file.name}:2:", "100")
 
 
+def options_of_samplers():
+    """Who takes which; those that fit work."""
+    for wrong in (["--sampler", "echo", "--never-full"], ["--sampler", "prune", "--substitute"],
+                  ["--sampler", "prune", "--prune"], ["--prune"], ["--keep", 0.3],
+                  ["--sampler", "iis", "--keep", 0.3], ["--sampler", "prune", "--keep", 0],
+                  ["--sampler", "prune", "--keep", 1.1]):
+        refuses(run(*SMALL, *wrong), [word for word in map(str, wrong) if word[0] == "-"][-1])
+    for right in (["--sampler", "iis", "--never-full", "--substitute"],
+                  ["--sampler", "prune", "--keep", 0.3], ["--sampler", "echo", "--prune"],
+                  ["--sampler", "echo", "--prune", "--keep", 0.3],
+                  ["--sampler", "iis", "--nodes", 3, "--assign", "hash", "--policy", "minio"]):
+        done = run(*SMALL, *right)
+        check(done.returncode == 0, f"{right}: {done.stderr}")
+
+
 def bounded_repeats():
     refuses(run(*SMALL, "--sampler", "pads", "--repeats", 0), "--repeats")
 
 
 def help_names_everything():
     text = run("--help").stdout
-    for word in ("replay", "run", "--lookahead", "shade", "icache", "min", "echo"):
+    for word in ("replay", "run", "compare", "quiver", "prune-echo", "iis", "--lookahead", "shade", "icache", "min", "echo"):
         check(word in text, f"--help does not name {word}")
+    shown = set(re.findall(r"(--[a-z-]+)", text)) - {"--help", "--version"}
+    with open(sys.argv[2]) as page:
+        listed = page.read().split(".SH OPTIONS")[1].split("\n.SH ")[0].replace("\\-", "-")
+    written = set(re.findall(r"^\.BI? (--[a-z-]+)", listed, re.M))
+    check(shown == written and len(shown) > 20,
+          f"only in --help: {shown - written}, only in the man page: {written - shown}")
     check(run("--version").stdout.startswith("shade-sim "), "--version")
 
 
 formats()
+compare_formats()
 hints_work()
 recorded_losses()
 frozen_is_what_ran()
 bad_traces()
 bad_options()
+options_of_samplers()
 bounded_repeats()
 help_names_everything()
 finish()

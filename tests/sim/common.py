@@ -29,8 +29,13 @@ def run(*arguments, stdin=None):
 
 def results(*arguments, stdin=None):
     """The rows of a call that must work, by policy."""
+    return {row["policy"]: row for row in rows(*arguments, stdin=stdin)}
+
+
+def rows(*arguments, stdin=None):
+    """The rows of a call that must work."""
     done = run(*arguments, "--json", stdin=stdin)
     if done.returncode:
         print("FAILED: shade-sim", *arguments, done.stderr)
         sys.exit(1)
-    return {row["policy"]: row for row in json.loads(done.stdout)}
+    return json.loads(done.stdout)

@@ -134,25 +134,39 @@ static void read_line(struct reader *reader)
 	lines_end(lines);
 }
 
+static void read_all(struct reader *reader)
+{
+	struct trace *trace = reader->trace;
+	struct known_id *id, *next;
+
+	*trace = (struct trace){ .name = reader->lines.name };
+	while (lines_next(&reader->lines))
+		if (lines_has_word(&reader->lines))
+			read_line(reader);
+	if (!trace->accesses)
+		fail("%s has no access", reader->lines.name);
+	lines_close(&reader->lines);
+	/* The analyzer loses track of uthash's list and believes that `id` was freed before. */
+	HASH_ITER (hh, reader->known, id, next) {
+		HASH_DEL(reader->known, id); /* NOLINT(clang-analyzer-unix.Malloc) */
+		free(id);
+	}
+}
+
 void trace_read(struct trace *trace, const char *path)
 {
 	struct reader reader = { .trace = trace };
-	struct known_id *id, *next;
 
-	*trace = (struct trace){ 0 };
 	lines_open(&reader.lines, path);
-	trace->name = reader.lines.name;
-	while (lines_next(&reader.lines))
-		if (lines_has_word(&reader.lines))
-			read_line(&reader);
-	if (!trace->accesses)
-		fail("%s has no access", reader.lines.name);
-	lines_close(&reader.lines);
-	/* The analyzer loses track of uthash's list and believes that `id` was freed before. */
-	HASH_ITER (hh, reader.known, id, next) {
-		HASH_DEL(reader.known, id); /* NOLINT(clang-analyzer-unix.Malloc) */
-		free(id);
-	}
+	read_all(&reader);
+}
+
+void trace_read_text(struct trace *trace, const char *name, const char *text, size_t size)
+{
+	struct reader reader = { .trace = trace };
+
+	lines_open_text(&reader.lines, name, text, size);
+	read_all(&reader);
 }
 
 void trace_free(struct trace *trace)

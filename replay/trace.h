@@ -10,8 +10,8 @@
  * The ids of a file are any whole numbers; in memory they are 0 to samples-1, numbered as
  * they appear.
  */
-#ifndef SHADE_SIM_TRACE_H
-#define SHADE_SIM_TRACE_H
+#ifndef SHADE_TRACE_H
+#define SHADE_TRACE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -42,6 +42,8 @@ struct trace {
 };
 
 void trace_read(struct trace *trace, const char *path);
+/* The same of a text in memory, which errors call `name`. */
+void trace_read_text(struct trace *trace, const char *name, const char *text, size_t size);
 void trace_free(struct trace *trace);
 
 uint64_t trace_order_epoch(const struct trace *trace, const struct trace_event *event);
