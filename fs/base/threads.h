@@ -24,7 +24,9 @@ enum lock_rank {
 	LOCK_FANOTIFY,	 /* native: events are read and told */
 	LOCK_HANDLE,	 /* an open file of .shade: one command at a time */
 	LOCK_JOBS,	 /* the trainings below .shade/jobs, and all open files of .shade */
+	LOCK_CLAIMS,	 /* which processes read for which training */
 	LOCK_REPORT,	 /* one text on all samples is made at a time */
+	LOCK_GROUPS,	 /* the groups of trainings below .shade/groups */
 	LOCK_TRACE,	 /* who waits for accesses in .shade/trace */
 	LOCK_SESSION,	 /* requests that wait for a worker */
 	LOCK_NOTIFY,	 /* who tells the kernel something, and through which connection */

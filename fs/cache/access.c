@@ -16,6 +16,24 @@
  * deadline for each. */
 #define LATE_HOLD_MS 200
 
+/* Where nobody knows whose it is, it counts for the first job, as its access does. */
+void waiter_begin_locked(struct cache *cache, struct waiter *waiter, uint32_t job, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	waiter->counts_for = job < SCHED_JOBS_MAX ? job : 0;
+	keyed_add(&cache->waiters, &waiter->keyed, waiter->key);
+	waits_begin(&cache->waits, now_ms);
+	waits_begin(&cache->jobs[waiter->counts_for].waits, now_ms);
+}
+
+void waiter_end_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	keyed_remove(&waiter->keyed);
+	waits_end(&cache->waits, now_ms);
+	waits_end(&cache->jobs[waiter->counts_for].waits, now_ms);
+}
+
 void waiter_answer_all(struct waiter *waiters, int rc)
 {
 	for (struct waiter *next; waiters; waiters = next) {
@@ -37,8 +55,52 @@ struct waiter *waiter_join(struct waiter *first, struct waiter *list)
 /* --- verdicts -----------------------------------------------------------------------------------
  */
 
-/* Asks the policy, and lets those leave whom it named. */
-static int ask_policy_locked(struct cache *cache, struct node *node, uint64_t now_ms,
+/* Tells the policy of an access. The job may have ended meanwhile. */
+static int tell_policy_locked(struct cache *cache, const struct node *node, uint32_t job,
+			      struct sched_verdict *verdict)
+{
+	uint64_t size = cache_policy_size(cache, node);
+	int rc;
+
+	lock_assert_held(&cache->lock);
+	rc = sched_access(cache->sched, job, node->cache.slot, size, verdict);
+	if (rc == -ERANGE && job != SCHED_JOB_ANY)
+		rc = sched_access(cache->sched, SCHED_JOB_ANY, node->cache.slot, size, verdict);
+	return rc;
+}
+
+static void count_access_locked(struct cache *cache, const struct sched_verdict *verdict)
+{
+	static const enum epoch_counter counters[] = {
+		[SCHED_HIT] = EPOCH_HITS,
+		[SCHED_ADMIT] = EPOCH_MISSES,
+		[SCHED_JOIN] = EPOCH_COALESCED,
+		[SCHED_BYPASS] = EPOCH_MISSES,
+	};
+
+	lock_assert_held(&cache->lock);
+	history_count_locked(cache, verdict->job, EPOCH_ACCESSES, 1);
+	history_count_locked(cache, verdict->job, counters[verdict->action], 1);
+	history_count_locked(cache, verdict->job, EPOCH_HITS_PREFETCHED, verdict->prefetched);
+}
+
+/* The pace of the training, and what the policy is told of it. */
+static void keep_pace_locked(struct cache *cache, const struct sched_verdict *verdict,
+			     uint64_t now_ms)
+{
+	struct job_record *job = &cache->jobs[verdict->job];
+
+	lock_assert_held(&cache->lock);
+	if (verdict->expected)
+		job->read_ms = now_ms;
+	if (pace_access(&job->pace, now_ms))
+		(void)sched_pace(cache->sched, verdict->job, pace_step_s(&job->pace),
+				 pace_benefit(&job->pace));
+}
+
+/* Asks the policy, and lets those leave whom it named. `*job`: whose access it is; if nobody knows,
+ * the policy says. */
+static int ask_policy_locked(struct cache *cache, struct node *node, uint32_t *job, uint64_t now_ms,
 			     enum sched_action *action)
 {
 	struct sched_verdict verdict;
@@ -46,16 +108,19 @@ static int ask_policy_locked(struct cache *cache, struct node *node, uint64_t no
 	int rc;
 
 	lock_assert_held(&cache->lock);
-	rc = sched_access(cache->sched, SCHED_JOB_ANY, node->cache.slot,
-			  cache_policy_size(cache, node), &verdict);
+	rc = tell_policy_locked(cache, node, *job, &verdict);
 	if (rc)
 		return rc;
+	*job = verdict.job;
+	count_access_locked(cache, &verdict);
 	drop_victims_locked(cache, &verdict, now_ms);
 	access = (struct cache_access){ .id = numbering_id(&cache->numbering, node->cache.slot),
 					.action = verdict.action,
 					.size = node->attr.size };
 	access_log_add(&cache->log, &access);
+	history_access_locked(cache, verdict.job, node->cache.slot, now_ms);
 	*action = verdict.action;
+	keep_pace_locked(cache, &verdict, now_ms);
 	return 0;
 }
 
@@ -77,12 +142,12 @@ static bool is_there_locked(struct cache *cache, struct node *node, enum sched_a
 	return kernel_has_it || action == SCHED_HIT;
 }
 
-/* A fetch for a sample that the policy has answered for with `action`. NULL: there cannot be one,
- * and what the policy has set aside is given back. */
-static struct fetch *fetch_for_locked(struct cache *cache, struct node *node,
+/* A fetch for a sample that the policy has answered for with `action`, to a reader of `job`. NULL:
+ * there cannot be one, and what the policy has set aside is given back. */
+static struct fetch *fetch_for_locked(struct cache *cache, struct node *node, uint32_t job,
 				      enum sched_action action, uint64_t now_ms)
 {
-	struct fetch *fetch = fetch_get_locked(cache, node, FETCH_READ, now_ms);
+	struct fetch *fetch = fetch_get_locked(cache, node, FETCH_READ, job, now_ms);
 
 	lock_assert_held(&cache->lock);
 	if (fetch && action == SCHED_ADMIT)
@@ -108,14 +173,14 @@ static uint64_t age_ms(const struct node *node, uint64_t now_ms)
 static int check_locked(struct cache *cache, struct node *node, struct waiter *waiter,
 			uint64_t now_ms)
 {
-	struct fetch *fetch = fetch_get_locked(cache, node, FETCH_CHECK, now_ms);
+	struct fetch *fetch = fetch_get_locked(cache, node, FETCH_CHECK, 0, now_ms);
 
 	lock_assert_held(&cache->lock);
 	if (!fetch)
 		return fetch_error_locked(cache, node);
 	if (waiter) {
 		waiter->retries = true;
-		fetch_wait_locked(fetch, waiter);
+		fetch_wait_locked(fetch, waiter, now_ms);
 	}
 	return 1;
 }
@@ -131,20 +196,22 @@ static int open_locked(struct cache *cache, struct node *node, struct waiter *wa
 	lock_assert_held(&cache->lock);
 	if (node->cache.slot == SLOT_NONE) {
 		cache->stats.slotless_opens++;
+		history_count_locked(cache, waiter->job, EPOCH_ACCESSES, 1);
+		history_count_locked(cache, waiter->job, EPOCH_MISSES, 1);
 		return 0;
 	}
-	rc = ask_policy_locked(cache, node, now_ms, &action);
+	rc = ask_policy_locked(cache, node, &waiter->job, now_ms, &action);
 	if (rc)
 		return rc;
 	if (cache_is_large(cache, node) || is_there_locked(cache, node, action))
 		return 0;
-	fetch = fetch_for_locked(cache, node, action, now_ms);
+	fetch = fetch_for_locked(cache, node, waiter->job, action, now_ms);
 	if (!fetch)
 		return fetch_error_locked(cache, node);
 	/* Storing may have to wait for other files; READs are answered from the buffer. */
 	if (fetch->state == FETCH_QUEUED)
 		return 0;
-	fetch_wait_locked(fetch, waiter);
+	fetch_wait_locked(fetch, waiter, now_ms);
 	return 1;
 }
 
@@ -214,7 +281,7 @@ static struct node *observed_locked(struct cache *cache, const struct node *node
 
 /* Every open is an access once: when it is seen, or before that, when its READ arrives. The
  * bytes of one that is admitted are fetched at once; its READ will wait for them. */
-static void saw_open_locked(struct cache *cache, struct node *node, uint64_t now_ms)
+static void saw_open_locked(struct cache *cache, struct node *node, uint32_t job, uint64_t now_ms)
 {
 	enum sched_action action;
 
@@ -223,12 +290,13 @@ static void saw_open_locked(struct cache *cache, struct node *node, uint64_t now
 	node->cache.early = false;
 	if (node->cache.counted)
 		node->cache.counted = false;
-	else if (!ask_policy_locked(cache, node, now_ms, &action) && !cache_is_large(cache, node) &&
-		 !is_there_locked(cache, node, action) && action == SCHED_ADMIT)
-		(void)fetch_for_locked(cache, node, action, now_ms);
+	else if (!ask_policy_locked(cache, node, &job, now_ms, &action) &&
+		 !cache_is_large(cache, node) && !is_there_locked(cache, node, action) &&
+		 action == SCHED_ADMIT)
+		(void)fetch_for_locked(cache, node, job, action, now_ms);
 }
 
-void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot)
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job)
 {
 	uint64_t now_ms = clock_now_ms();
 	struct starts starts = { 0 };
@@ -237,7 +305,7 @@ void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot)
 	lock_acquire(&cache->lock);
 	found = observed_locked(cache, node, slot);
 	if (found && !cache->stopping) {
-		saw_open_locked(cache, found, now_ms);
+		saw_open_locked(cache, found, job, now_ms);
 		starts = start_pick_locked(cache, now_ms);
 	}
 	lock_release(&cache->lock);
@@ -278,20 +346,23 @@ static bool was_just_late_locked(const struct cache *cache, const struct node *n
 
 /* A READ without a fetch. The kernel would not ask if it had the bytes, so if the sample is
  * resident, they were reclaimed; a direct READ goes around them and tells nothing. */
-static int begin_read_locked(struct cache *cache, struct node *node, bool direct, uint64_t now_ms)
+static int begin_read_locked(struct cache *cache, struct node *node, struct waiter *waiter,
+			     uint64_t now_ms)
 {
 	bool resident = cache_is_resident_locked(cache, node);
 	enum sched_action action = SCHED_BYPASS;
-	struct fetch *fetch =
-		fetch_get_locked(cache, node, resident ? FETCH_RESTORE : FETCH_READ, now_ms);
+	struct fetch *fetch = fetch_get_locked(cache, node, resident ? FETCH_RESTORE : FETCH_READ,
+					       waiter->job, now_ms);
 
 	lock_assert_held(&cache->lock);
 	if (!fetch)
 		return fetch_error_locked(cache, node);
 	if (resident) {
-		cache->stats.reclaimed += !direct;
+		cache->stats.reclaimed += !waiter->direct;
 	} else if (cache->options.observed && !node->cache.opens) {
-		node->cache.counted = !ask_policy_locked(cache, node, now_ms, &action);
+		node->cache.counted =
+			!ask_policy_locked(cache, node, &waiter->job, now_ms, &action);
+		fetch->job = waiter->job;
 		if (node->cache.counted && action == SCHED_ADMIT)
 			fetch_reserve_locked(fetch);
 	}
@@ -310,7 +381,7 @@ static int read_locked(struct cache *cache, struct node *node, struct waiter *wa
 	if (was_just_late_locked(cache, node, now_ms))
 		return -ETIMEDOUT;
 	if (!node->cache.fetch)
-		rc = begin_read_locked(cache, node, waiter->direct, now_ms);
+		rc = begin_read_locked(cache, node, waiter, now_ms);
 	else if (node->cache.fetch->state == FETCH_ABANDONED)
 		rc = fetch_error_locked(cache, node);
 	if (rc)
@@ -321,7 +392,7 @@ static int read_locked(struct cache *cache, struct node *node, struct waiter *wa
 		*ready = node->cache.fetch;
 		return 0;
 	}
-	fetch_wait_locked(node->cache.fetch, waiter);
+	fetch_wait_locked(node->cache.fetch, waiter, now_ms);
 	return 1;
 }
 
@@ -353,6 +424,7 @@ void cache_read(struct cache *cache, struct node *node, struct waiter *waiter)
 
 struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match *is, void *context)
 {
+	uint64_t now_ms = clock_now_ms();
 	struct keyed *at;
 	struct waiter *found;
 
@@ -362,9 +434,9 @@ struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match
 		at = keyed_next(at);
 	found = (struct waiter *)at;
 	if (found && found->range)
-		range_take_waiter_locked(cache, found);
+		range_take_waiter_locked(cache, found, now_ms);
 	else if (found)
-		fetch_take_waiter_locked(cache, found);
+		fetch_take_waiter_locked(cache, found, now_ms);
 	lock_release(&cache->lock);
 	return found;
 }

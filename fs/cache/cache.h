@@ -12,6 +12,7 @@
 
 #include "base/keyed.h"
 #include "cache/access_log.h"
+#include "cache/epochs.h"
 #include "cache/page_cache.h"
 #include "names/tree.h"
 #include "shade/sched.h"
@@ -26,12 +27,15 @@ struct waiter {
 	bool opens;   /* an open: no data is wanted */
 	bool direct;  /* around the kernel's cache: what it gets does not stay there */
 	bool retries; /* the cache's own: waits until the version was checked */
+	uint32_t job; /* whose access it is, or SCHED_JOB_ANY; the cache says then what it is */
 	uint64_t offset;
 	size_t size;
 	uint64_t key; /* what cache_take_waiter() finds it by */
 	/* The cache's own: in its fetch, if it waits for one. */
 	struct waiter *next, **before;
 	struct range *range; /* the cache's own; NULL: it waits for a fetch */
+	uint32_t counts_for; /* the cache's own: whose wait it is */
+	uint64_t since_ns;   /* the cache's own: it waits for a miss; 0: its time does not count */
 };
 
 struct cache_options {
@@ -56,6 +60,9 @@ struct cache_stats {
 	uint64_t capacity_bytes, inflight_bytes, memory_bytes;
 	uint64_t slotless_opens; /* that the policy knows nothing of */
 	uint64_t young;		 /* versions that are too young to be kept */
+	/* How long readers waited for the source, and what it gave while it was the limit: waits.h
+	 * says when it is. */
+	uint64_t waits, wait_ms, waiting_ms, limited_ms, limited_bytes;
 	uint64_t reclaimed, backend_reads, backend_bytes, fetch_errors, stale_drops;
 	uint64_t warm_pending, warm_done, warm_refused, warm_failed;
 	uint64_t warm_pending_bytes, warm_done_bytes, warm_refused_bytes;
@@ -83,8 +90,9 @@ struct tree *cache_tree(struct cache *cache);
 void cache_open(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_read(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_release(struct cache *cache, struct node *node);
-/* The node may be gone: it counts only if it is what `slot` stands for. */
-void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot);
+/* The node may be gone: it counts only if it is what `slot` stands for. `job`: whose access it is,
+ * or SCHED_JOB_ANY. */
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job);
 void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
 /* The kernel's answer to a probe. */
 struct probe;
@@ -104,12 +112,31 @@ struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match
  * are trainings with scores and orders of their own; job 0 is always there. */
 int cache_job_begin(struct cache *cache, uint32_t *job);
 int cache_job_end(struct cache *cache, uint32_t job);
+/* When somebody last read what the job had announced, by clock_now_ms(). 0: never. */
+uint64_t cache_job_read_ms(struct cache *cache, uint32_t job);
 int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats);
+/* Figures of a job since it began. */
+struct cache_job_figures {
+	struct epoch_counters counters;
+	double hit_s, miss_s; /* the time of one, on the mean; miss_s 0: there was none */
+	double step_s;	      /* from one access to the next; 0: not known */
+	double benefit;	      /* see sched_pace() */
+};
+void cache_get_job_figures(struct cache *cache, uint32_t job, struct cache_job_figures *figures);
+/* The training of the job has ended: its orders are forgotten, and its pace if it was not read for
+ * since then. Its scores stay. */
+void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms);
 int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const float *scores,
 		uint32_t count);
 int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
 		uint32_t count);
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
+/* Nobody will read what the job has announced. */
+int cache_drop_orders(struct cache *cache, uint32_t job);
+/* What reports say of the training: how often it uses a sample that was fetched, on the mean. */
+void cache_set_uses(struct cache *cache, uint32_t job, double uses);
+/* 0: it has not told. */
+double cache_get_uses(struct cache *cache, uint32_t job);
 /* -EINVAL: not more than `inflight`; -EBUSY: pinned samples need more. Then nothing has changed. */
 int cache_set_capacity(struct cache *cache, uint64_t bytes);
 int cache_set_policy(struct cache *cache, const char *policy);
@@ -129,6 +156,32 @@ void cache_trace_end(struct cache *cache);
  * overwritten. */
 uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *accesses, uint32_t max,
 		     uint64_t *lost);
+
+/* --- epochs as they were --------------------------------------------------------------------- */
+
+/* The latest, oldest first; the last one runs. The caller frees the array. 0 or -ENOMEM. */
+int cache_copy_epochs(struct cache *cache, struct epoch_row **rows, uint32_t *count);
+
+struct cache_history_access {
+	uint32_t id, entry; /* entry: which one of its row it was, for struct epoch_mark */
+	float score;	    /* below 0: none */
+	uint64_t size;	    /* in memory, as it is now */
+};
+
+/* Sampled accesses of the very latest epochs. */
+struct cache_history {
+	uint64_t threshold; /* slots with hashes below this were picked */
+	uint32_t samples, picked;
+	uint64_t data_bytes, picked_bytes; /* of all samples; of the picked ones */
+	uint64_t capacity_bytes;	   /* for residents */
+	uint32_t row_count, access_count;
+	struct epoch_row rows[EPOCHS_TRACED];
+	uint32_t first_access[EPOCHS_TRACED + 1]; /* of each row, and the end of the last */
+	struct cache_history_access accesses[EPOCHS_TRACED * EPOCHS_ENTRIES];
+};
+
+/* The caller frees it. 0 or -ENOMEM. */
+int cache_copy_history(struct cache *cache, struct cache_history **out);
 
 /* --- the numbering -----------------------------------------------------------------------------
  */
@@ -165,6 +218,16 @@ void cache_release_names(struct cache *cache, struct cache_names *names);
 /* The version that cache_hold_names() would have now: another one if there is another numbering,
  * or if a name is gone. */
 uint64_t cache_names_version(struct cache *cache);
+/* Ids become slots in place: what they mean until cache_release_samples(). -EAGAIN; -ERANGE, and
+ * then some have become slots. */
+int cache_slots(struct cache *cache, uint32_t *ids, uint32_t count);
+/* The other way; UINT32_MAX: it has no number any more. */
+void cache_ids(struct cache *cache, uint32_t *slots, uint32_t count);
+/* How many samples like these slots the cache holds. */
+uint32_t cache_reach(struct cache *cache, const uint32_t *slots, uint32_t count);
+/* The importance of all samples to some jobs, a bit for each, by slot; to be freed. 0 or -ENOMEM.
+ */
+int cache_importance(struct cache *cache, uint32_t jobs, float **importance, uint32_t *count);
 /* Up to `max` ids that come next. */
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
 

@@ -115,7 +115,7 @@ static void unlink_locked(struct cache *cache, struct fetch *fetch)
 }
 
 struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetch_purpose purpose,
-			       uint64_t now_ms)
+			       uint32_t job, uint64_t now_ms)
 {
 	struct fetch *fetch = node->cache.fetch;
 
@@ -128,6 +128,7 @@ struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetc
 	fetch->cache = cache;
 	fetch->node = node;
 	fetch->purpose = purpose;
+	fetch->job = job;
 	fetch->size = node->attr.size;
 	fetch->expected = node->attr;
 	fetch->deadline_ms = now_ms + cache->options.deadline_ms;
@@ -260,17 +261,30 @@ static void count_warm_locked(struct fetch *fetch, int rc)
 /* --- waiters ------------------------------------------------------------------------------------
  */
 
-void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter)
+void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter, uint64_t now_ms)
 {
 	lock_assert_held(&fetch->cache->lock);
 	assert(fetch->state != FETCH_ABANDONED && fetch->state != FETCH_STORED);
+	/* Whoever comes first waits for all of it. */
+	waiter->since_ns = fetch->purpose == FETCH_READ && !fetch->waiters ? clock_now_ns() : 0;
 	waiter->range = NULL;
 	waiter->next = fetch->waiters;
 	waiter->before = &fetch->waiters;
 	if (waiter->next)
 		waiter->next->before = &waiter->next;
 	fetch->waiters = waiter;
-	keyed_add(&fetch->cache->waiters, &waiter->keyed, waiter->key);
+	waiter_begin_locked(fetch->cache, waiter,
+			    waiter->job == SCHED_JOB_ANY ? fetch->job : waiter->job, now_ms);
+}
+
+/* These have got what they waited for. */
+static void measure_locked(struct cache *cache, const struct waiter *waiters, uint64_t now_ns)
+{
+	lock_assert_held(&cache->lock);
+	for (; waiters; waiters = waiters->next)
+		if (waiters->since_ns && now_ns > waiters->since_ns)
+			pace_miss(&cache->jobs[waiters->counts_for].pace,
+				  (double)(now_ns - waiters->since_ns) / 1e9);
 }
 
 static bool wants_bytes(const struct waiter *waiter, void *context)
@@ -285,17 +299,17 @@ static bool waits_for_check(const struct waiter *waiter, void *context)
 	return waiter->retries;
 }
 
-void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter)
+void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms)
 {
 	lock_assert_held(&cache->lock);
 	*waiter->before = waiter->next;
 	if (waiter->next)
 		waiter->next->before = waiter->before;
-	keyed_remove(&waiter->keyed);
+	waiter_end_locked(cache, waiter, now_ms);
 }
 
 /* Takes those out that `is` recognises. */
-static struct waiter *take_locked(struct fetch *fetch, waiter_match *is)
+static struct waiter *take_locked(struct fetch *fetch, waiter_match *is, uint64_t now_ms)
 {
 	struct waiter *taken = NULL;
 
@@ -304,20 +318,20 @@ static struct waiter *take_locked(struct fetch *fetch, waiter_match *is)
 		next = waiter->next;
 		if (!is(waiter, NULL))
 			continue;
-		fetch_take_waiter_locked(fetch->cache, waiter);
+		fetch_take_waiter_locked(fetch->cache, waiter, now_ms);
 		waiter->next = taken;
 		taken = waiter;
 	}
 	return taken;
 }
 
-static struct waiter *take_everybody_locked(struct fetch *fetch)
+static struct waiter *take_everybody_locked(struct fetch *fetch, uint64_t now_ms)
 {
 	struct waiter *waiters = fetch->waiters;
 
 	lock_assert_held(&fetch->cache->lock);
 	for (struct waiter *waiter = waiters; waiter; waiter = waiter->next)
-		keyed_remove(&waiter->keyed);
+		waiter_end_locked(fetch->cache, waiter, now_ms);
 	fetch->waiters = NULL;
 	return waiters;
 }
@@ -388,13 +402,15 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 static void finish_store(struct fetch *fetch, int rc)
 {
 	struct cache *cache = fetch->cache;
+	uint64_t now_ns = clock_now_ns(), now_ms = now_ns / 1000000;
 	struct waiter *opens;
 
 	lock_acquire(&cache->lock);
-	opens = take_everybody_locked(fetch);
+	opens = take_everybody_locked(fetch, now_ms);
+	measure_locked(cache, opens, now_ns);
 	for (struct waiter *waiter = opens; waiter; waiter = waiter->next)
 		fetch->node->cache.opens++;
-	stored_locked(fetch, rc, clock_now_ms());
+	stored_locked(fetch, rc, now_ms);
 	put_locked(fetch);
 	lock_release(&cache->lock);
 	waiter_answer_all(opens, 0);
@@ -461,6 +477,7 @@ static void fail_locked(struct fetch *fetch, int rc)
 
 	lock_assert_held(&cache->lock);
 	cache->stats.fetch_errors++;
+	history_count_locked(cache, fetch->job, EPOCH_FETCH_ERRORS, 1);
 	if (rc == -ESTALE || rc == -ENOENT) {
 		cache->stats.stale_drops++;
 		tree_mark_stale(cache->tree, fetch->node);
@@ -473,12 +490,13 @@ static void fail_locked(struct fetch *fetch, int rc)
 static void fail(struct fetch *fetch, int rc)
 {
 	struct cache *cache = fetch->cache;
+	uint64_t now_ms = clock_now_ms();
 	struct waiter *waiters;
 
 	lock_acquire(&cache->lock);
 	if (fetch->state != FETCH_ABANDONED)
 		fail_locked(fetch, rc);
-	waiters = take_everybody_locked(fetch);
+	waiters = take_everybody_locked(fetch, now_ms);
 	end_locked(fetch);
 	lock_release(&cache->lock);
 	waiter_answer_all(waiters, rc);
@@ -486,14 +504,18 @@ static void fail(struct fetch *fetch, int rc)
 
 /* The bytes are there. `*reads`: who gets them from the buffer. False: nobody wants them any more,
  * and the fetch has ended. */
-static bool succeed_locked(struct fetch *fetch, uint64_t now_ms, struct waiter **reads)
+static bool succeed_locked(struct fetch *fetch, uint64_t now_ns, struct waiter **reads)
 {
 	struct cache *cache = fetch->cache;
+	uint64_t now_ms = now_ns / 1000000;
 
 	lock_assert_held(&cache->lock);
 	if (!fetch->read.unchecked) {
 		cache->stats.backend_reads++;
 		cache->stats.backend_bytes += fetch->size;
+		history_count_locked(cache, fetch->job, EPOCH_BACKEND_READS, 1);
+		history_count_locked(cache, fetch->job, EPOCH_BACKEND_BYTES, fetch->size);
+		waits_add_bytes(&cache->waits, fetch->size);
 		node_set_checked_ms(fetch->node, now_ms);
 	}
 	if (!fetch->waiters && !is_counted_locked(fetch)) {
@@ -504,7 +526,8 @@ static bool succeed_locked(struct fetch *fetch, uint64_t now_ms, struct waiter *
 	enter_locked(fetch, fetch->waiters ? FETCH_STORING : FETCH_QUEUED);
 	fetch_recount_locked(fetch);
 	fetch->users = 1; /* whoever stores it */
-	*reads = take_locked(fetch, wants_bytes);
+	*reads = take_locked(fetch, wants_bytes, now_ms);
+	measure_locked(cache, *reads, now_ns);
 	return true;
 }
 
@@ -513,13 +536,13 @@ static void on_read(struct store_read *read, int rc)
 	struct fetch *fetch = read->context;
 	struct cache *cache = fetch->cache;
 	struct waiter *reads = NULL;
-	uint64_t now_ms = clock_now_ms();
+	uint64_t now_ns = clock_now_ns();
 	bool failed, stays = false;
 
 	lock_acquire(&cache->lock);
 	failed = rc || fetch->state == FETCH_ABANDONED;
 	if (!failed)
-		stays = succeed_locked(fetch, now_ms, &reads);
+		stays = succeed_locked(fetch, now_ns, &reads);
 	lock_release(&cache->lock);
 	if (failed)
 		fail(fetch, rc ? rc : -ETIMEDOUT);
@@ -532,7 +555,7 @@ static void on_read(struct store_read *read, int rc)
  * only waited for the check are returned. */
 static struct waiter *end_check_locked(struct fetch *fetch, uint64_t now_ms)
 {
-	struct waiter *retries = take_locked(fetch, waits_for_check);
+	struct waiter *retries = take_locked(fetch, waits_for_check, now_ms);
 
 	lock_assert_held(&fetch->cache->lock);
 	node_set_checked_ms(fetch->node, now_ms);
@@ -671,7 +694,7 @@ struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, stru
 	if (!fetch)
 		return NULL;
 	node_hold(fetch->node);
-	waiters = take_everybody_locked(fetch);
+	waiters = take_everybody_locked(fetch, now_ms);
 	fail_locked(fetch, -ETIMEDOUT);
 	if (!cache_is_large(cache, fetch->node))
 		fetch->node->cache.late_ms = now_ms;
@@ -685,13 +708,13 @@ struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, stru
 	return waiters;
 }
 
-struct waiter *fetch_take_all_locked(struct cache *cache)
+struct waiter *fetch_take_all_locked(struct cache *cache, uint64_t now_ms)
 {
 	struct waiter *waiters = NULL;
 
 	lock_assert_held(&cache->lock);
 	for (struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
-		waiters = waiter_join(take_everybody_locked(fetch), waiters);
+		waiters = waiter_join(take_everybody_locked(fetch, now_ms), waiters);
 		if (store_has(fetch))
 			store_cancel(cache->store, &fetch->read);
 	}

@@ -11,12 +11,31 @@
 /* --- jobs ---------------------------------------------------------------------------------------
  */
 
+/* What the job expects is worth something else from now on. */
+static void rerate_ahead_locked(struct cache *cache, uint32_t job)
+{
+	struct sched_job_stats stats;
+	uint32_t *ahead, count;
+
+	lock_assert_held(&cache->lock);
+	if (!store_takes_ratings(cache->store) || sched_get_job_stats(cache->sched, job, &stats))
+		return;
+	ahead = malloc((stats.order_ahead + 1) * sizeof(*ahead));
+	count = ahead ? sched_get_ahead(cache->sched, job, ahead, (uint32_t)stats.order_ahead) : 0;
+	for (uint32_t i = 0; i < count; i++)
+		ratings_change_locked(cache, ahead[i]);
+	free(ahead);
+}
+
 int cache_job_begin(struct cache *cache, uint32_t *job)
 {
+	uint64_t now_ms = clock_now_ms();
 	int rc;
 
 	lock_acquire(&cache->lock);
 	rc = sched_job_begin(cache->sched, job);
+	if (!rc)
+		history_job_locked(cache, *job, now_ms);
 	lock_release(&cache->lock);
 	return rc;
 }
@@ -26,9 +45,39 @@ int cache_job_end(struct cache *cache, uint32_t job)
 	int rc;
 
 	lock_acquire(&cache->lock);
+	rerate_ahead_locked(cache, job);
 	rc = sched_job_end(cache->sched, job);
+	if (!rc)
+		start_soon_locked(cache);
 	lock_release(&cache->lock);
 	return rc;
+}
+
+void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms)
+{
+	struct pace *pace = &cache->jobs[job].pace;
+	struct sched_job_stats stats;
+
+	lock_acquire(&cache->lock);
+	if (!sched_get_job_stats(cache->sched, job, &stats) && stats.order_bytes) {
+		rerate_ahead_locked(cache, job);
+		(void)sched_drop_orders(cache->sched, job);
+	}
+	if (pace->begun && pace->last_ms <= since_ms) {
+		*pace = (struct pace){ .last_ms = pace->last_ms };
+		(void)sched_pace(cache->sched, job, 0, 0);
+	}
+	lock_release(&cache->lock);
+}
+
+uint64_t cache_job_read_ms(struct cache *cache, uint32_t job)
+{
+	uint64_t read_ms;
+
+	lock_acquire(&cache->lock);
+	read_ms = job < SCHED_JOBS_MAX ? cache->jobs[job].read_ms : 0;
+	lock_release(&cache->lock);
+	return read_ms;
 }
 
 int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats)
@@ -74,8 +123,10 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 		rc = numbering_slot(&cache->numbering, ids[i], &slots[i]);
 	if (!rc)
 		rc = sched_order(cache->sched, job, epoch, slots, count);
-	if (!rc)
+	if (!rc) {
+		history_order_locked(cache, job, epoch);
 		start_soon_locked(cache);
+	}
 	for (uint32_t i = 0; !rc && i < count; i++)
 		ratings_change_locked(cache, slots[i]);
 	lock_release(&cache->lock);
@@ -83,33 +134,50 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 	return rc;
 }
 
-/* What was for a later epoch may be for this one. */
-static void rerate_ahead_locked(struct cache *cache, uint32_t job)
-{
-	struct sched_job_stats stats;
-	uint32_t *ahead, count;
-
-	lock_assert_held(&cache->lock);
-	if (!store_takes_ratings(cache->store) || sched_get_job_stats(cache->sched, job, &stats))
-		return;
-	ahead = malloc((stats.order_ahead + 1) * sizeof(*ahead));
-	count = ahead ? sched_get_ahead(cache->sched, job, ahead, (uint32_t)stats.order_ahead) : 0;
-	for (uint32_t i = 0; i < count; i++)
-		ratings_change_locked(cache, ahead[i]);
-	free(ahead);
-}
-
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 {
+	uint64_t now_ms = clock_now_ms();
 	int rc;
 
 	lock_acquire(&cache->lock);
 	rc = sched_epoch(cache->sched, job, epoch);
 	start_soon_locked(cache);
-	if (!rc)
+	if (!rc) {
+		history_epoch_locked(cache, job, epoch, now_ms);
 		rerate_ahead_locked(cache, job);
+	}
 	lock_release(&cache->lock);
 	return rc;
+}
+
+int cache_drop_orders(struct cache *cache, uint32_t job)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rerate_ahead_locked(cache, job);
+	rc = sched_drop_orders(cache->sched, job);
+	start_soon_locked(cache);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+void cache_set_uses(struct cache *cache, uint32_t job, double uses)
+{
+	lock_acquire(&cache->lock);
+	if (job < SCHED_JOBS_MAX)
+		cache->jobs[job].uses = uses;
+	lock_release(&cache->lock);
+}
+
+double cache_get_uses(struct cache *cache, uint32_t job)
+{
+	double uses;
+
+	lock_acquire(&cache->lock);
+	uses = job < SCHED_JOBS_MAX ? cache->jobs[job].uses : 0;
+	lock_release(&cache->lock);
+	return uses;
 }
 
 /* --- settings -----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
  *	range.c		files that are too large to be fetched whole
  *	passing.c	what leaves the kernel, at once or when its readers have closed it
  *	budget.c	bytes
+ *	waits.c		how long readers wait, and what the source gives meanwhile
  *	probe.c		whether the kernel still has what is resident
  *	numbering.c	the ids that trainers use
  *	hints.c		jobs, scores, orders, pins, capacity, policy
@@ -17,6 +18,7 @@
  *	ratings.c	what files are worth to a store that keeps some at hand
  *	young.c		versions that are too young to be kept
  *	access_log.c	accesses as they happen
+ *	epochs.c	a bounded record of epochs; history.c puts it together and copies it
  *	report.c	figures
  *	life.c		begin and end; the clock's thread
  *	page_cache.c	the threads that reach the kernel's page cache
@@ -34,8 +36,11 @@
 #include "cache/access_log.h"
 #include "cache/budget.h"
 #include "cache/cache.h"
+#include "cache/epochs.h"
 #include "cache/numbering.h"
+#include "cache/pace.h"
 #include "cache/page_cache.h"
+#include "cache/waits.h"
 
 /* --- parts: all fields under the cache's lock -------------------------------------------------*/
 
@@ -64,6 +69,7 @@ enum fetch_state {
 struct fetch {
 	struct cache *cache;
 	struct node *node; /* held */
+	uint32_t job;	   /* whose access, or whose order, began it */
 	enum fetch_purpose purpose;
 	enum fetch_state state;
 	bool reserved;	     /* the policy has set its bytes aside: commit or cancel follows */
@@ -159,6 +165,18 @@ struct slots {
 	uint64_t version; /* see cache_names_version() */
 };
 
+/* What is known of a job besides its scores and orders. Jobs that end leave their records to those
+ * that get their numbers. */
+struct job_record {
+	double uses;	  /* what it has told; 0: nothing */
+	uint64_t read_ms; /* when what it had announced was last read */
+	struct pace pace;
+	struct waits waits;	      /* of its readers */
+	struct epoch_counters counts; /* those that are its own, and not the mount's */
+	struct epoch_counters begin;  /* all of them, when it began */
+	struct epochs epochs;	      /* without rows: it was never heard of */
+};
+
 struct cache {
 	struct cache_options options; /* constant, but for capacity_bytes and observed */
 	struct store *store;
@@ -174,6 +192,7 @@ struct cache {
 	struct slots slots;
 	struct numbering numbering;
 	struct keyed_table waiters; /* all that wait for fetches and ranges */
+	struct waits waits;	    /* how long */
 	struct fetch *fetches;
 	struct fetch *waiting, **waiting_end; /* those that wait for room, in turn */
 	uint64_t storing_bytes;		      /* the sum of theirs */
@@ -185,6 +204,8 @@ struct cache {
 	struct probing probing;
 	struct ratings ratings;
 	struct access_log log;
+	uint64_t created_ms; /* constant: times in `epochs` count from here */
+	struct job_record jobs[SCHED_JOBS_MAX];
 	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until
 				   * memory has come down */
 	struct cache_stats stats; /* the counters of its own */
@@ -194,6 +215,9 @@ struct cache {
 
 /* --- access.c ---------------------------------------------------------------------------------*/
 
+/* Somebody waits for a fetch or a range, which counts for `job`; and no more. */
+void waiter_begin_locked(struct cache *cache, struct waiter *waiter, uint32_t job, uint64_t now_ms);
+void waiter_end_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms);
 void waiter_answer_all(struct waiter *waiters, int rc);
 /* Puts `first` in front of the list. */
 struct waiter *waiter_join(struct waiter *first, struct waiter *list);
@@ -219,12 +243,12 @@ void slots_free(struct slots *slots);
 
 /* --- fetch.c ----------------------------------------------------------------------------------*/
 
-/* The fetch of a node, a new one if it has none. NULL: no memory, or the node's fetch is abandoned
- * and has not ended; fetch_error_locked() says which. */
+/* The fetch of a node, a new one for `job` if it has none. NULL: no memory, or the node's fetch is
+ * abandoned and has not ended; fetch_error_locked() says which. */
 struct fetch *fetch_get_locked(struct cache *cache, struct node *node, enum fetch_purpose purpose,
-			       uint64_t now_ms);
+			       uint32_t job, uint64_t now_ms);
 int fetch_error_locked(const struct cache *cache, const struct node *node);
-void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter);
+void fetch_wait_locked(struct fetch *fetch, struct waiter *waiter, uint64_t now_ms);
 /* A READ that comes when the buffer is full is answered from it. True: the caller calls
  * fetch_answer() and then fetch_put(). */
 bool fetch_use_buffer_locked(struct fetch *fetch);
@@ -246,9 +270,9 @@ void fetch_submit(struct fetch *fetch);
  * the log; NULL: none is late. */
 struct waiter *fetch_take_late_locked(struct cache *cache, uint64_t now_ms, struct node **late);
 /* The end: all who wait, and the store is asked to give up. */
-struct waiter *fetch_take_all_locked(struct cache *cache);
+struct waiter *fetch_take_all_locked(struct cache *cache, uint64_t now_ms);
 /* It waits for a fetch, and will not be answered. */
-void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter);
+void fetch_take_waiter_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms);
 void fetch_free_all(struct cache *cache);
 
 /* --- start.c ----------------------------------------------------------------------------------*/
@@ -272,10 +296,10 @@ void start_all(struct cache *cache);
  * not have begun what that READ waits for: what the store has to do for a read is done by the
  * thread that began it, whenever that is out of the kernel. */
 void start_soon_locked(struct cache *cache);
-/* A sample that the policy has admitted, with nobody waiting for it. NULL: it needs no start, since
- * the name is gone or a reader's fetch is under way. */
+/* A sample that the policy has admitted for a job, with nobody waiting for it. NULL: it needs no
+ * start, since the name is gone or a reader's fetch is under way. */
 struct fetch *start_ahead_locked(struct cache *cache, uint32_t slot, enum fetch_purpose purpose,
-				 uint64_t now_ms);
+				 uint32_t job, uint64_t now_ms);
 /* The store has one read less, and whoever waited for it is answered. */
 void start_landed(struct cache *cache, bool by_clock);
 
@@ -287,8 +311,10 @@ void range_submit_all(struct range *ranges);
 void range_read(struct cache *cache, struct node *node, struct waiter *waiter, uint64_t now_ms);
 /* Those whose deadline has passed; the store is asked to give up. */
 struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms);
+/* The end: all who wait. */
+struct waiter *range_take_all_locked(struct cache *cache, uint64_t now_ms);
 /* It waits for a range, and will not be answered. */
-void range_take_waiter_locked(struct cache *cache, struct waiter *waiter);
+void range_take_waiter_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms);
 
 /* --- passing.c --------------------------------------------------------------------------------*/
 
@@ -354,6 +380,24 @@ void probe_free_all(struct cache *cache);
 
 /* All memory that the capacity bounds, as far as it is in use: never more than that. */
 uint64_t report_memory_locked(const struct cache *cache);
+
+/* --- history.c --------------------------------------------------------------------------------*/
+
+/* The job reads a sample. */
+void history_access_locked(struct cache *cache, uint32_t job, uint32_t slot, uint64_t now_ms);
+/* Counts something of the job's own. */
+void history_count_locked(struct cache *cache, uint32_t job, enum epoch_counter which,
+			  uint64_t more);
+/* All counters of a job since the mount began. */
+struct epoch_counters history_counters_locked(struct cache *cache, uint32_t job, uint64_t now_ms);
+/* A job begins. */
+void history_job_locked(struct cache *cache, uint32_t job, uint64_t now_ms);
+/* Slots below this come. */
+void history_reserve_locked(struct cache *cache, uint32_t slots);
+void history_free(struct cache *cache);
+/* A job's epoch begins; an order for it was taken. */
+void history_epoch_locked(struct cache *cache, uint32_t job, uint64_t epoch, uint64_t now_ms);
+void history_order_locked(struct cache *cache, uint32_t job, uint64_t epoch);
 
 /* --- numbering.c: below a path ------------------------------------------------------------------
  */

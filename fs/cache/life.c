@@ -134,12 +134,16 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	cache->range_bytes = range_bytes(options, &cache->budget);
 	lock_init(&cache->lock, LOCK_CACHE);
 	cond_init(&cache->changed);
-	rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
-			  options->policy);
+	cache->created_ms = clock_now_ms();
+	rc = epochs_open(&cache->jobs[0].epochs);
+	if (!rc)
+		rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
+				  options->policy);
 	if (!rc)
 		rc = tree_open(&cache->tree, store, &names);
 	if (rc) {
 		sched_destroy(cache->sched);
+		history_free(cache);
 		free(cache);
 		return rc;
 	}
@@ -164,12 +168,13 @@ int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, voi
 
 void cache_stop(struct cache *cache)
 {
+	uint64_t now_ms = clock_now_ms();
 	struct waiter *waiters;
 
 	lock_acquire(&cache->lock);
 	cache->stopping = true;
-	waiters = waiter_join(fetch_take_all_locked(cache),
-			      range_take_late_locked(cache, UINT64_MAX));
+	waiters = waiter_join(fetch_take_all_locked(cache, now_ms),
+			      range_take_all_locked(cache, now_ms));
 	cond_wake_all(&cache->changed);
 	lock_release(&cache->lock);
 	waiter_answer_all(waiters, -ESHUTDOWN);
@@ -199,6 +204,7 @@ void cache_destroy(struct cache *cache)
 	numbering_free(&cache->numbering);
 	slots_free(&cache->slots);
 	ratings_free(&cache->ratings);
+	history_free(cache);
 	free(cache->warm.list);
 	free(cache->log.ring);
 	lock_destroy(&cache->lock);

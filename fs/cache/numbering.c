@@ -223,3 +223,22 @@ void cache_release_samples(struct cache *cache)
 	slots_reuse_locked(cache);
 	lock_release(&cache->lock);
 }
+
+int cache_slots(struct cache *cache, uint32_t *ids, uint32_t count)
+{
+	int rc = 0;
+
+	lock_acquire(&cache->lock);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = numbering_slot(&cache->numbering, ids[i], &ids[i]);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+void cache_ids(struct cache *cache, uint32_t *slots, uint32_t count)
+{
+	lock_acquire(&cache->lock);
+	for (uint32_t i = 0; i < count; i++)
+		slots[i] = numbering_id(&cache->numbering, slots[i]);
+	lock_release(&cache->lock);
+}

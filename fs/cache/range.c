@@ -30,6 +30,7 @@ struct range {
 	struct range *next, **before; /* cache lock: in cache->ranges.started, or in its file */
 	struct cache *cache;
 	struct node *node; /* held */
+	uint32_t job;	   /* whose it is */
 	struct range_file *file;
 	struct waiter *waiter; /* cache lock; NULL: it has its answer */
 	bool started;	       /* cache lock: the store has it */
@@ -175,20 +176,23 @@ static void end_locked(struct range *range, int rc, uint64_t now_ms)
 	cache->stats.backend_reads++;
 	cache->stats.backend_bytes += range->read.got;
 	cache->stats.fetch_errors += rc != 0;
+	history_count_locked(cache, range->job, EPOCH_BACKEND_READS, 1);
+	history_count_locked(cache, range->job, EPOCH_BACKEND_BYTES, range->read.got);
+	history_count_locked(cache, range->job, EPOCH_FETCH_ERRORS, rc != 0);
 	if (rc == -ESTALE)
 		tree_mark_stale(cache->tree, range->node);
 	if (!rc)
 		passing_add_locked(cache, range->node, now_ms);
 }
 
-static struct waiter *take_waiter_locked(struct range *range)
+static struct waiter *take_waiter_locked(struct range *range, uint64_t now_ms)
 {
 	struct waiter *waiter = range->waiter;
 
 	lock_assert_held(&range->cache->lock);
 	range->waiter = NULL;
 	if (waiter) {
-		keyed_remove(&waiter->keyed);
+		waiter_end_locked(range->cache, waiter, now_ms);
 		waiter->next = NULL;
 	}
 	return waiter;
@@ -207,10 +211,12 @@ static void range_done(struct store_read *read, int rc)
 {
 	struct range *range = read->context;
 	struct cache *cache = range->cache;
+	uint64_t now_ms = clock_now_ms();
 	struct waiter *waiter;
 
 	lock_acquire(&cache->lock);
-	waiter = take_waiter_locked(range);
+	waits_add_bytes(&cache->waits, rc ? 0 : read->got);
+	waiter = take_waiter_locked(range, now_ms);
 	lock_release(&cache->lock);
 	if (waiter)
 		waiter->answer(waiter, rc, read->buffer, rc ? 0 : read->got);
@@ -351,7 +357,7 @@ void range_submit_all(struct range *ranges)
 }
 
 /* What was given up and has not ended would not fare better a second time. */
-static int enter_locked(struct range *range)
+static int enter_locked(struct range *range, uint64_t now_ms)
 {
 	struct cache *cache = range->cache;
 
@@ -364,7 +370,8 @@ static int enter_locked(struct range *range)
 		return -ENOMEM;
 	add_waiting_locked(range);
 	range->waiter->range = range;
-	keyed_add(&cache->waiters, &range->waiter->keyed, range->waiter->key);
+	waiter_begin_locked(cache, range->waiter, range->waiter->job, now_ms);
+	range->job = range->waiter->counts_for;
 	return 0;
 }
 
@@ -376,7 +383,7 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter, u
 
 	if (range) {
 		lock_acquire(&cache->lock);
-		rc = enter_locked(range);
+		rc = enter_locked(range, now_ms);
 		if (!rc)
 			starts = start_pick_locked(cache, now_ms);
 		lock_release(&cache->lock);
@@ -390,20 +397,20 @@ void range_read(struct cache *cache, struct node *node, struct waiter *waiter, u
 }
 
 /* Its reader may have been interrupted, and then nobody waits. */
-static struct waiter *give_up_locked(struct range *range, struct waiter *waiters)
+static struct waiter *give_up_locked(struct range *range, uint64_t now_ms, struct waiter *waiters)
 {
 	lock_assert_held(&range->cache->lock);
 	uncount_started_locked(range);
 	range->late = true;
 	range->file->late++;
 	store_cancel(range->cache->store, &range->read);
-	return waiter_join(take_waiter_locked(range), waiters);
+	return waiter_join(take_waiter_locked(range, now_ms), waiters);
 }
 
 /* It is not started any more. */
-static struct waiter *take_back_locked(struct range *range)
+static struct waiter *take_back_locked(struct range *range, uint64_t now_ms)
 {
-	struct waiter *waiter = take_waiter_locked(range);
+	struct waiter *waiter = take_waiter_locked(range, now_ms);
 
 	lock_assert_held(&range->cache->lock);
 	remove_waiting_locked(range);
@@ -412,44 +419,58 @@ static struct waiter *take_back_locked(struct range *range)
 	return waiter;
 }
 
-/* Those of a file that waited for too long, which are the first: all wait equally long. */
-static struct waiter *take_late_locked(struct cache *cache, struct range_file *file,
-				       uint64_t now_ms, struct waiter *waiters)
+/* Those of a file that may wait until `until_ms` at most, which are the first: all wait equally
+ * long. */
+static struct waiter *take_file_locked(struct cache *cache, struct range_file *file,
+				       uint64_t until_ms, uint64_t now_ms, struct waiter *waiters)
 {
 	lock_assert_held(&cache->lock);
-	for (struct range *next, *range = file->waiting; range && range->deadline_ms <= now_ms;
+	for (struct range *next, *range = file->waiting; range && range->deadline_ms <= until_ms;
 	     range = next) {
 		next = range->next;
-		waiters = waiter_join(take_back_locked(range), waiters);
+		waiters = waiter_join(take_back_locked(range, now_ms), waiters);
 	}
 	return waiters;
 }
 
-/* What waits for its turn is late only while nothing moves. */
-struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
+/* Those who may wait until `until_ms` at most. What waits for its turn is late only while nothing
+ * moves. */
+static struct waiter *take_until_locked(struct cache *cache, uint64_t until_ms, uint64_t now_ms)
 {
-	bool stuck = cache->budget.started_ms + cache->options.deadline_ms <= now_ms;
+	bool stuck = cache->budget.started_ms + cache->options.deadline_ms <= until_ms;
 	struct waiter *waiters = NULL;
 
 	lock_assert_held(&cache->lock);
 	for (struct range *range = cache->ranges.started; range; range = range->next)
-		if (range->deadline_ms <= now_ms && !range->late)
-			waiters = give_up_locked(range, waiters);
+		if (range->deadline_ms <= until_ms && !range->late)
+			waiters = give_up_locked(range, now_ms, waiters);
 	for (struct range_file *next, *file = cache->ranges.files; file && stuck; file = next) {
 		next = file->next;
-		waiters = take_late_locked(cache, file, now_ms, waiters);
+		waiters = take_file_locked(cache, file, until_ms, now_ms, waiters);
 	}
 	return waiters;
 }
 
-void range_take_waiter_locked(struct cache *cache, struct waiter *waiter)
+struct waiter *range_take_late_locked(struct cache *cache, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	return take_until_locked(cache, now_ms, now_ms);
+}
+
+struct waiter *range_take_all_locked(struct cache *cache, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	return take_until_locked(cache, UINT64_MAX, now_ms);
+}
+
+void range_take_waiter_locked(struct cache *cache, struct waiter *waiter, uint64_t now_ms)
 {
 	struct range *range = waiter->range;
 
 	lock_assert_held(&cache->lock);
 	assert(range->waiter == waiter);
 	if (range->started)
-		(void)take_waiter_locked(range);
+		(void)take_waiter_locked(range, now_ms);
 	else
-		(void)take_back_locked(range);
+		(void)take_back_locked(range, now_ms);
 }

@@ -15,10 +15,24 @@ uint64_t report_memory_locked(const struct cache *cache)
 	return stats.resident_bytes + budget_used(&cache->budget) + cache->storing_bytes;
 }
 
+static void get_waits_locked(struct cache *cache, struct cache_stats *stats, uint64_t now_ms)
+{
+	lock_assert_held(&cache->lock);
+	waits_count(&cache->waits, now_ms);
+	stats->waits = cache->waits.count;
+	stats->wait_ms = cache->waits.wait_ms;
+	stats->waiting_ms = cache->waits.waiting_ms;
+	stats->limited_ms = cache->waits.limited_ms;
+	stats->limited_bytes = cache->waits.limited_bytes;
+}
+
 void cache_get_stats(struct cache *cache, struct cache_stats *stats)
 {
+	uint64_t now_ms = clock_now_ms();
+
 	lock_acquire(&cache->lock);
 	*stats = cache->stats;
+	get_waits_locked(cache, stats, now_ms);
 	sched_get_stats(cache->sched, &stats->sched);
 	(void)sched_get_job_stats(cache->sched, 0, &stats->job);
 	stats->policy = sched_policy(cache->sched);
@@ -154,4 +168,40 @@ uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *acc
 	count = access_log_read(&cache->log, at, accesses, max, lost);
 	lock_release(&cache->lock);
 	return count;
+}
+
+#define REACH_SIZES 256 /* samples whose sizes stand for all */
+
+uint32_t cache_reach(struct cache *cache, const uint32_t *slots, uint32_t count)
+{
+	uint32_t step = count / REACH_SIZES + 1, known = 0;
+	uint64_t bytes = 0, reach;
+	struct sched_stats stats;
+
+	lock_acquire(&cache->lock);
+	sched_get_stats(cache->sched, &stats);
+	for (uint32_t i = 0; i < count; i += step, known++)
+		bytes += sample_locked(cache, 0, slots[i]).size;
+	lock_release(&cache->lock);
+	reach = bytes ? (uint64_t)((double)stats.capacity_bytes * known / (double)bytes) : count;
+	return reach < UINT32_MAX ? (uint32_t)reach : UINT32_MAX;
+}
+
+int cache_importance(struct cache *cache, uint32_t jobs, float **importance, uint32_t *count)
+{
+	struct sched_stats stats;
+	int rc = -ENOMEM;
+
+	lock_acquire(&cache->lock);
+	sched_get_stats(cache->sched, &stats);
+	*count = stats.samples;
+	*importance = malloc(((size_t)*count + 1) * sizeof(**importance));
+	if (*importance)
+		rc = sched_importance(cache->sched, jobs, *importance);
+	lock_release(&cache->lock);
+	if (rc) {
+		free(*importance);
+		*importance = NULL;
+	}
+	return rc;
 }

@@ -62,10 +62,10 @@ static struct fetch *next_wanted_locked(struct cache *cache, uint64_t now_ms)
 }
 
 struct fetch *start_ahead_locked(struct cache *cache, uint32_t slot, enum fetch_purpose purpose,
-				 uint64_t now_ms)
+				 uint32_t job, uint64_t now_ms)
 {
 	struct node *node = cache_node_locked(cache, slot);
-	struct fetch *fetch = node ? fetch_get_locked(cache, node, purpose, now_ms) : NULL;
+	struct fetch *fetch = node ? fetch_get_locked(cache, node, purpose, job, now_ms) : NULL;
 
 	lock_assert_held(&cache->lock);
 	if (!fetch) {
@@ -90,7 +90,7 @@ static struct fetch *next_ahead_locked(struct cache *cache, uint64_t now_ms)
 		struct fetch *fetch;
 
 		drop_victims_locked(cache, &verdict, now_ms);
-		fetch = start_ahead_locked(cache, slot, FETCH_AHEAD, now_ms);
+		fetch = start_ahead_locked(cache, slot, FETCH_AHEAD, verdict.job, now_ms);
 		if (fetch)
 			return fetch;
 	}
@@ -114,6 +114,7 @@ struct starts start_pick_locked(struct cache *cache, uint64_t now_ms)
 		*end = fetch;
 		end = &fetch->next_start;
 	}
+	waits_set_full(&cache->waits, cache->waiting || !budget_fits_ahead(&cache->budget), now_ms);
 	return starts;
 }
 

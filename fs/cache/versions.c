@@ -74,6 +74,7 @@ static int find_slot_locked(struct cache *cache, uint32_t *slot)
 			return -ENOMEM;
 		slots->nodes = grown;
 		slots->room = room;
+		history_reserve_locked(cache, room);
 	}
 	if (sched_grow(cache->sched, slots->count + 1))
 		return -ENOMEM;

@@ -83,7 +83,7 @@ static struct fetch *begin_locked(struct cache *cache, const struct warm *warm, 
 		(void)sched_warm(cache->sched, warm->slot, cache_memory_of(cache, node), &verdict);
 	drop_victims_locked(cache, &verdict, now_ms);
 	if (verdict.action == SCHED_ADMIT && node->attr.size)
-		fetch = start_ahead_locked(cache, warm->slot, FETCH_WARM, now_ms);
+		fetch = start_ahead_locked(cache, warm->slot, FETCH_WARM, 0, now_ms);
 	else if (verdict.action == SCHED_ADMIT)
 		(void)sched_commit(cache->sched, warm->slot);
 	if (fetch) {

@@ -77,6 +77,33 @@ static int on_epoch(void *context, uint64_t epoch)
 	return cache_epoch(cache_of(context), job_of(context), epoch);
 }
 
+static int on_uses(void *context, double uses)
+{
+	cache_set_uses(cache_of(context), job_of(context), uses);
+	return 0;
+}
+
+static int on_group(void *context, const char *name)
+{
+	return groups_join(context, name);
+}
+
+static int on_shared(void *context, uint64_t epoch, const uint32_t *ids, const float *weights,
+		     uint32_t count)
+{
+	return groups_put(context, epoch, ids, weights, count);
+}
+
+static int on_read_shared(void *context, uint64_t epoch)
+{
+	return groups_read_order(context, epoch);
+}
+
+static int on_read_importance(void *context)
+{
+	return groups_read_importance(context);
+}
+
 static int on_warm(void *context, const char *path)
 {
 	return cache_warm(cache_of(context), path);
@@ -137,6 +164,11 @@ const struct control_ops apply_ops = {
 	.scores = on_scores,
 	.order = on_order,
 	.epoch = on_epoch,
+	.uses = on_uses,
+	.group = on_group,
+	.shared = on_shared,
+	.read_shared = on_read_shared,
+	.read_importance = on_read_importance,
 	.warm = on_warm,
 	.evict = on_evict,
 	.pin = on_pin,
@@ -160,10 +192,13 @@ static int write_locked(struct control_file *file, const void *data, size_t size
 	int rc;
 
 	lock_assert_held(&file->lock);
+	apply_drop_reply(file);
 	if (charge_bytes(file, bytes + bytes / 2 + CONTROL_WRITE_FACTOR * size))
 		return control_parser_refuse(file->parser);
 	rc = control_parser_write(file->parser, data, size);
-	charge_set(file, control_parser_bytes(file->parser));
+	if (rc)
+		apply_drop_reply(file);
+	charge_set(file, control_parser_bytes(file->parser) + file->reply_size);
 	return rc;
 }
 
@@ -180,12 +215,45 @@ int control_write(struct control_file *file, const void *data, size_t size)
 	return rc;
 }
 
+void apply_drop_reply(struct control_file *file)
+{
+	free(file->reply);
+	file->reply = NULL;
+	file->reply_size = file->reply_at = 0;
+}
+
+/* The next part of what is read instead of an answer. */
+static char *take_reply_locked(struct control_file *file, size_t max, size_t *length)
+{
+	size_t left = file->reply_size - file->reply_at;
+	char *copy;
+
+	lock_assert_held(&file->lock);
+	*length = left < max ? left : max;
+	copy = malloc(*length + 1);
+	if (!copy)
+		return NULL;
+	memcpy(copy, file->reply + file->reply_at, *length);
+	file->reply_at += *length;
+	if (file->reply_at == file->reply_size) {
+		apply_drop_reply(file);
+		charge_set(file, control_parser_bytes(file->parser));
+		file->answered = true;
+	}
+	return copy;
+}
+
 char *apply_take_answer(struct control_file *file, size_t max, size_t *length)
 {
 	const char *text;
 	char *copy;
 
 	lock_acquire(&file->lock);
+	if (file->reply) {
+		copy = take_reply_locked(file, max, length);
+		lock_release(&file->lock);
+		return copy;
+	}
 	if (!file->answered)
 		(void)control_parser_finish(file->parser);
 	text = file->answered ? "" : control_parser_answer(file->parser);
@@ -222,6 +290,11 @@ static int ioctl_locked(struct control_file *file, unsigned command, const void 
 	int rc;
 
 	lock_assert_held(&file->lock);
+	if (command == SHADE_IOCTL_GROUP && in_size == sizeof(struct shade_ioctl_group)) {
+		memcpy(out, in, in_size);
+		*out_size = in_size;
+		return groups_begin(file, out);
+	}
 	if (command == SHADE_IOCTL_SCORES && in_size == sizeof(struct shade_ioctl_scores))
 		return control_parser_scores(file->parser, in);
 	if (command == SHADE_IOCTL_EPOCH && in_size == sizeof(struct shade_ioctl_epoch))

@@ -68,6 +68,7 @@ static const size_t head_sizes[] = {
 	[SHADE_RECORD_ORDER] = sizeof(struct shade_record_order),
 	[SHADE_RECORD_EPOCH] = sizeof(struct shade_record_epoch),
 	[SHADE_RECORD_TABLE] = sizeof(struct shade_record_table),
+	[SHADE_RECORD_SHARED] = sizeof(struct shade_record_order),
 };
 
 static int check_type(struct control_parser *p)
@@ -113,6 +114,14 @@ static int set_count(struct control_parser *p, uint64_t count, uint32_t max, uin
 	return 0;
 }
 
+/* Ids, and weights or none. */
+static int set_shared_count(struct control_parser *p, uint64_t count)
+{
+	uint64_t entry = p->record.body_bytes == count * WORD ? WORD : 2 * WORD;
+
+	return set_count(p, count, SHADE_ORDER_MAX, entry, entry);
+}
+
 /* What the type adds to the head is known. */
 static int check_rest(struct control_parser *p)
 {
@@ -128,6 +137,10 @@ static int check_rest(struct control_parser *p)
 		record->epoch = first;
 		return set_count(p, head_u64(record, offsetof(struct shade_record_order, count)),
 				 SHADE_ORDER_MAX, WORD, WORD);
+	case SHADE_RECORD_SHARED:
+		record->epoch = first;
+		return set_shared_count(p, head_u64(record,
+						    offsetof(struct shade_record_order, count)));
 	case SHADE_RECORD_EPOCH:
 		record->epoch = first;
 		return set_count(p, 0, 0, 0, 0);
@@ -265,7 +278,9 @@ static int take_scores(struct control_parser *p, struct control_input *in)
 	record->checked += control_bad_score(scores + record->checked, words - record->checked);
 	if (record->checked < words)
 		return fail_entry(p, (record->count + record->checked) * WORD, record->checked,
-				  "a score is a finite number of 0 or more");
+				  record->type == SHADE_RECORD_SHARED
+					  ? "a weight is a finite number of 0 or more"
+					  : "a score is a finite number of 0 or more");
 	return 0;
 }
 
@@ -349,6 +364,12 @@ static int end_table(struct control_parser *p)
 
 static int end_record(struct control_parser *p)
 {
+	static const enum control_kind kinds[] = {
+		[SHADE_RECORD_SCORES] = CONTROL_SCORES,
+		[SHADE_RECORD_ORDER] = CONTROL_ORDER,
+		[SHADE_RECORD_EPOCH] = CONTROL_EPOCH,
+		[SHADE_RECORD_SHARED] = CONTROL_SHARED,
+	};
 	struct control_record *record = &p->record;
 	struct control_command *command;
 
@@ -357,11 +378,11 @@ static int end_record(struct control_parser *p)
 		return end_table(p);
 	if (record->type == SHADE_RECORD_SCORES && !record->count)
 		return 0;
-	command = control_add_command(p, record->type == SHADE_RECORD_SCORES  ? CONTROL_SCORES
-					 : record->type == SHADE_RECORD_ORDER ? CONTROL_ORDER
-									      : CONTROL_EPOCH);
+	command = control_add_command(p, kinds[record->type]);
 	if (!command)
 		return -ENOMEM;
+	command->is_weighted = record->type == SHADE_RECORD_SHARED && record->count &&
+			       record->body_bytes > record->count * WORD;
 	command->count = record->count;
 	command->ids_at = record->ids_at;
 	command->scores_at = record->scores_at;

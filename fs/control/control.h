@@ -46,6 +46,7 @@ struct control_options {
 	const struct control_hooks *hooks;
 	void *context;		 /* of the hooks */
 	uint64_t inflight_bytes; /* a capacity must be more */
+	uint64_t grace_ms;	 /* a training that is gone for so long has ended */
 	uid_t owner;		 /* who mounted; may use .shade, as root may */
 	bool has_group;		 /* `group` may use it, too */
 	gid_t group;
@@ -68,6 +69,7 @@ void control_destroy(struct control *control);
 struct control_caller {
 	uid_t uid;
 	gid_t gid;
+	int32_t thread; /* 0: it cannot be seen from here */
 	/* Fills in up to `max` supplementary groups. Their number, or a negative errno. */
 	int (*groups)(void *context, gid_t *groups, int max);
 	void *context;
@@ -103,6 +105,9 @@ int control_make_job(struct control *control, const struct control_caller *calle
 int control_remove_job(struct control *control, const struct control_caller *caller,
 		       uint64_t parent, const char *name);
 
+/* The job that a thread reads for, or SCHED_JOB_ANY: see claims.h. Never waits for anybody. */
+uint32_t control_job_of(struct control *control, int32_t thread);
+
 /* --- open files -------------------------------------------------------------------------------*/
 
 /* A read, answered exactly once: by control_read(), or later by control_tick(). */
@@ -134,8 +139,8 @@ int control_write(struct control_file *file, const void *data, size_t size);
 int control_ioctl(struct control_file *file, unsigned command, const void *in, size_t in_size,
 		  void *out, size_t *out_size);
 
-/* Answers the reads of `trace` that have something to tell. Call it every few milliseconds: a busy
- * mount is then told of in large pieces. */
+/* Answers the reads of `trace` that have something to tell, and ends jobs whose trainings are gone.
+ * Call it every few milliseconds, in one thread: a busy mount is then told of in large pieces. */
 void control_tick(struct control *control);
 
 #endif

@@ -5,8 +5,8 @@
  * Only the user who mounted, root, and the group that an option names may use the files, whatever
  * the permissions of the mount: every open looks at the caller.
  *
- * Directories are numbered: 0 is .shade, the others are jobs/NAME. Each has 32 inode numbers, of
- * which the first is its own; the last of directory 0 is jobs/ itself.
+ * Directories are numbered: 0 is .shade, then come jobs/NAME, then groups/NAME. Each has 32 inode
+ * numbers, of which the first is its own; the last of directory 0 are jobs/ and groups/ themselves.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,8 +17,10 @@
 
 #define NUMBERS 32
 #define JOBS_INO (CONTROL_DIR + NUMBERS - 1)
+#define GROUPS_INO (CONTROL_DIR + NUMBERS - 2)
+#define FIRST_GROUP (JOBS_MAX + 1) /* the directory of group 0 */
 
-static_assert(CONTROL_DIR + NUMBERS * (JOBS_MAX + 1) <= CONTROL_END, "numbers suffice");
+static_assert(CONTROL_DIR + NUMBERS * (FIRST_GROUP + GROUPS_MAX) <= CONTROL_END, "numbers suffice");
 
 static const struct entry entries[] = {
 	{ "control", ENTRY_CONTROL, NULL, NULL },
@@ -30,11 +32,22 @@ static const struct entry entries[] = {
 	{ "samples", ENTRY_SAMPLES, NULL, NULL },
 	{ "resident", ENTRY_LONG_TEXT, report_resident, NULL },
 	{ "trace", ENTRY_TRACE, NULL, NULL },
+	{ "epochs", ENTRY_TEXT, report_epochs, NULL },
+	{ "history", ENTRY_LONG_TEXT, report_history, NULL },
 };
 
 #define ENTRIES (sizeof(entries) / sizeof(entries[0]))
 
-static_assert(1 + ENTRIES < NUMBERS, "each file of a directory has a number");
+/* In the directory of a group. */
+static const struct entry group_entries[] = {
+	{ "members", ENTRY_TEXT, NULL, report_group_members },
+	{ "order", ENTRY_LONG_TEXT, NULL, report_group_order },
+	{ "scores", ENTRY_LONG_TEXT, NULL, report_group_scores },
+};
+
+#define GROUP_ENTRIES (sizeof(group_entries) / sizeof(group_entries[0]))
+
+static_assert(1 + ENTRIES < NUMBERS - 1, "each file of a directory has a number");
 
 /* --- numbers -----------------------------------------------------------------------------------*/
 
@@ -49,9 +62,14 @@ static uint64_t dir_ino(unsigned dir)
 	return CONTROL_DIR + (uint64_t)dir * NUMBERS;
 }
 
+static bool is_group(unsigned dir)
+{
+	return dir >= FIRST_GROUP;
+}
+
 bool control_is_dir(uint64_t ino)
 {
-	return ino == JOBS_INO || ino == dir_ino(dir_of(ino));
+	return ino == JOBS_INO || ino == GROUPS_INO || ino == dir_ino(dir_of(ino));
 }
 
 bool control_is_of_job(uint64_t ino)
@@ -63,6 +81,10 @@ const struct entry *entry_of(uint64_t ino)
 {
 	uint64_t number = ino - dir_ino(dir_of(ino));
 
+	if (is_group(dir_of(ino))) {
+		assert(number >= 1 && number <= GROUP_ENTRIES);
+		return &group_entries[number - 1];
+	}
 	assert(number >= 1 && number <= ENTRIES);
 	return &entries[number - 1];
 }
@@ -70,6 +92,12 @@ const struct entry *entry_of(uint64_t ino)
 static bool is_in(const struct entry *entry, unsigned dir)
 {
 	return !dir || entry->kind == ENTRY_CONTROL || entry->job_report;
+}
+
+static const struct entry *entries_in(unsigned dir, size_t *count)
+{
+	*count = is_group(dir) ? GROUP_ENTRIES : ENTRIES;
+	return is_group(dir) ? group_entries : entries;
 }
 
 /* --- who may -----------------------------------------------------------------------------------*/
@@ -124,6 +152,18 @@ static unsigned find_job_locked(const struct control *control, const char *name)
 	return 0;
 }
 
+static int lookup_group(struct control *control, const char *name, uint64_t *ino)
+{
+	unsigned group = 0;
+
+	lock_acquire(&control->groups_lock);
+	while (group < GROUPS_MAX && (!*name || strcmp(control->groups[group].name, name)))
+		group++;
+	lock_release(&control->groups_lock);
+	*ino = dir_ino(FIRST_GROUP + group % GROUPS_MAX);
+	return group < GROUPS_MAX ? 0 : -ENOENT;
+}
+
 static int lookup_job(struct control *control, const char *name, uint64_t *ino)
 {
 	unsigned dir;
@@ -137,14 +177,23 @@ static int lookup_job(struct control *control, const char *name, uint64_t *ino)
 
 int control_lookup(struct control *control, uint64_t dir, const char *name, uint64_t *ino)
 {
+	const struct entry *found;
+	size_t count;
+
 	if (dir == JOBS_INO)
 		return lookup_job(control, name, ino);
+	if (dir == GROUPS_INO)
+		return lookup_group(control, name, ino);
 	*ino = JOBS_INO;
 	if (dir == CONTROL_DIR && !strcmp(name, "jobs"))
 		return 0;
-	for (size_t i = 0; control_is_dir(dir) && i < ENTRIES; i++) {
+	*ino = GROUPS_INO;
+	if (dir == CONTROL_DIR && !strcmp(name, "groups"))
+		return 0;
+	found = entries_in(dir_of(dir), &count);
+	for (size_t i = 0; control_is_dir(dir) && i < count; i++) {
 		*ino = dir + 1 + i;
-		if (!strcmp(entries[i].name, name) && is_in(&entries[i], dir_of(dir)))
+		if (!strcmp(found[i].name, name) && is_in(&found[i], dir_of(dir)))
 			return 0;
 	}
 	return -ENOENT;
@@ -154,30 +203,37 @@ int control_lookup(struct control *control, uint64_t dir, const char *name, uint
 static const char *name_at_locked(const struct control *control, uint64_t dir, unsigned position,
 				  uint64_t *ino)
 {
+	const struct entry *found;
 	const char *name;
+	size_t count;
 
 	lock_assert_held(&control->jobs_lock);
-	if (dir == JOBS_INO) {
-		name = control->jobs[position + 1].name;
-		*ino = dir_ino(position + 1);
+	if (dir == JOBS_INO || dir == GROUPS_INO) {
+		name = dir == JOBS_INO ? control->jobs[position + 1].name
+				       : control->groups[position].name;
+		*ino = dir_ino(position + (dir == JOBS_INO ? 1 : FIRST_GROUP));
 		return *name ? name : NULL;
 	}
-	if (position == ENTRIES) {
-		*ino = JOBS_INO;
-		return dir == CONTROL_DIR ? "jobs" : NULL;
+	found = entries_in(dir_of(dir), &count);
+	if (position >= count) {
+		*ino = position == ENTRIES ? JOBS_INO : GROUPS_INO;
+		if (dir != CONTROL_DIR)
+			return NULL;
+		return position == ENTRIES ? "jobs" : "groups";
 	}
 	*ino = dir + 1 + position;
-	return is_in(&entries[position], dir_of(dir)) ? entries[position].name : NULL;
+	return is_in(&found[position], dir_of(dir)) ? found[position].name : NULL;
 }
 
 void control_list(struct control *control, uint64_t dir, uint64_t from,
 		  bool (*entry)(void *context, const char *name, uint64_t ino, uint64_t next),
 		  void *context)
 {
-	unsigned count = dir == JOBS_INO ? JOBS_MAX : ENTRIES + 1;
+	unsigned count = dir == JOBS_INO ? JOBS_MAX : dir == GROUPS_INO ? GROUPS_MAX : ENTRIES + 2;
 
 	assert(control_is_dir(dir));
 	lock_acquire(&control->jobs_lock);
+	lock_acquire(&control->groups_lock);
 	for (unsigned i = from < count ? (unsigned)from : count; i < count; i++) {
 		uint64_t ino;
 		const char *name = name_at_locked(control, dir, i, &ino);
@@ -185,6 +241,7 @@ void control_list(struct control *control, uint64_t dir, uint64_t from,
 		if (name && !entry(context, name, ino, i + 1))
 			break;
 	}
+	lock_release(&control->groups_lock);
 	lock_release(&control->jobs_lock);
 }
 
@@ -197,6 +254,8 @@ static int make_job_locked(struct control *control, const char *name, unsigned *
 	lock_assert_held(&control->jobs_lock);
 	if (strlen(name) >= sizeof(control->jobs[0].name))
 		return -ENAMETOOLONG;
+	if (strpbrk(name, "\t\n")) /* these end fields and lines where names are listed */
+		return -EINVAL;
 	if (find_job_locked(control, name))
 		return -EEXIST;
 	*dir = find_job_locked(control, "");
@@ -205,6 +264,7 @@ static int make_job_locked(struct control *control, const char *name, unsigned *
 	rc = cache_job_begin(control->options.cache, &control->jobs[*dir].id);
 	if (!rc)
 		strcpy(control->jobs[*dir].name, name);
+	control->jobs[*dir].alive_ms = clock_now_ms();
 	return rc;
 }
 
@@ -217,8 +277,7 @@ static int remove_job_locked(struct control *control, const char *name)
 		return -ENOENT;
 	if (control->jobs[dir].opens)
 		return -EBUSY;
-	*control->jobs[dir].name = 0;
-	return cache_job_end(control->options.cache, control->jobs[dir].id);
+	return job_end_locked(control, dir);
 }
 
 int control_make_job(struct control *control, const struct control_caller *caller, uint64_t parent,
@@ -260,20 +319,39 @@ static bool mounts(const struct control *control, uid_t uid)
 	return !uid || uid == control->options.owner;
 }
 
+/* Whether the job or the group of a directory is still there. */
+static bool exists_locked(struct control *control, unsigned dir)
+{
+	bool exists;
+
+	lock_assert_held(&control->jobs_lock);
+	if (!is_group(dir))
+		return !dir || *control->jobs[dir].name;
+	lock_acquire(&control->groups_lock);
+	exists = *control->groups[dir - FIRST_GROUP].name;
+	lock_release(&control->groups_lock);
+	return exists;
+}
+
 static int enter_locked(struct control_file *file, unsigned dir, uid_t uid)
 {
 	struct control *control = file->control;
 	int rc;
 
 	lock_assert_held(&control->jobs_lock);
-	if (dir && !*control->jobs[dir].name)
+	if (!exists_locked(control, dir))
 		return -ENOENT;
 	rc = quota_open(&control->quota, uid, mounts(control, uid), &file->user);
 	if (rc)
 		return rc;
 	file->dir = dir;
-	file->job = dir ? control->jobs[dir].id : 0;
-	control->jobs[dir].opens++;
+	if (is_group(dir)) {
+		file->job = dir - FIRST_GROUP;
+	} else {
+		file->job = dir ? control->jobs[dir].id : 0;
+		control->jobs[dir].opens++;
+		control->jobs[dir].controls += file->entry->kind == ENTRY_CONTROL;
+	}
 	file->next = control->files;
 	file->before = &control->files;
 	if (file->next)
@@ -301,9 +379,16 @@ void job_leave(struct control_file *file)
 {
 	struct control *control = file->control;
 
+	job_unclaim(file);
 	lock_acquire(&control->jobs_lock);
-	assert(control->jobs[file->dir].opens);
-	control->jobs[file->dir].opens--;
+	if (!is_group(file->dir)) {
+		assert(control->jobs[file->dir].opens);
+		control->jobs[file->dir].opens--;
+	}
+	if (!is_group(file->dir) && file->entry->kind == ENTRY_CONTROL) {
+		control->jobs[file->dir].controls--;
+		control->jobs[file->dir].alive_ms = clock_now_ms();
+	}
 	*file->before = file->next;
 	if (file->next)
 		file->next->before = file->before;

@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* The inside of control, for directory.c (names and jobs), open.c (open files), charge.c (how
- * much each user has), apply.c (the file `control`), report.c (texts), names.c (the file `samples`)
- * and trace.c (the file `trace`). */
+/* The inside of control, for directory.c (names), jobs.c (who reads for which, and their end),
+ * groups.c (groups of them), open.c (open files), charge.c (how much each user has), apply.c (the
+ * file `control`), report.c and history.c (texts), names.c (the file `samples`) and trace.c (the
+ * file `trace`). */
 #ifndef SHADE_CONTROL_INTERNAL_H
 #define SHADE_CONTROL_INTERNAL_H
 
 #include <stdio.h>
 
 #include "base/threads.h"
+#include "control/claims.h"
 #include "control/control.h"
+#include "control/group.h"
 #include "control/parse.h"
 #include "control/quota.h"
 
-#define JOBS_MAX 15 /* besides job 0, which is always there */
+#define JOBS_MAX 15	    /* besides job 0, which is always there */
+#define GROUPS_MAX JOBS_MAX /* each has a member at least */
 
 struct control {
 	struct control_options options; /* constant */
@@ -23,10 +27,21 @@ struct control {
 		char name[64]; /* empty: no job has this directory */
 		uint32_t id;   /* the policy core's number of the job */
 		unsigned opens;
+		unsigned controls;  /* of these: `control` */
+		uint64_t alive_ms;  /* its training was last known to live */
 	} jobs[JOBS_MAX + 1];	    /* jobs_lock: by directory number; 0 is .shade, for job 0 */
 	struct control_file *files; /* jobs_lock: all that are open */
 	struct quota quota;	    /* jobs_lock: who has them */
 	_Atomic bool told_of_files, told_of_bytes; /* the log knows that somebody wanted too many */
+
+	struct lock groups_lock;
+	struct group groups[GROUPS_MAX]; /* groups_lock: by number; without a name: not there */
+	/* groups_lock: by job: the file that has said which group it is in, until it is closed */
+	const struct control_file *speakers[GROUP_MEMBERS];
+
+	struct lock claims_lock;
+	struct claims claims; /* claims_lock */
+	uint64_t looked_ms;   /* only control_tick() uses it: who lives was looked at */
 
 	struct lock report_lock; /* held while a text on all samples is made */
 	struct names *names;	 /* report_lock: the latest list; NULL: nobody reads one */
@@ -40,15 +55,19 @@ struct control_file {
 	struct control *control;
 	const struct entry *entry;	     /* which file it is */
 	unsigned dir;			     /* the number of its directory */
-	uint32_t job;			     /* the policy core's number */
+	uint32_t job;			     /* the policy core's number; of a group its own */
 	char *text;			     /* texts: what a reader gets, made at the open */
 	size_t size;			     /* of the text */
 	struct names *names;		     /* `samples`; jobs_lock: the list that it shows */
 	struct quota_user *user;	     /* who opened it; constant */
+	struct process process;		     /* `control`: constant, if it `claims` */
+	bool claims;			     /* constant: this process reads for the job */
 	uint64_t bytes;			     /* jobs_lock: what counts of it as the user's */
 	struct lock lock;		     /* `control`: one command at a time */
 	struct control_parser *parser;	     /* `control`; lock */
 	bool answered;			     /* lock: the answer was read */
+	unsigned char *reply;		     /* lock: what is read instead of it; NULL: nothing */
+	size_t reply_size, reply_at;	     /* lock */
 	bool holds_samples;		     /* lock: ids of the cache's are kept */
 	uint64_t trace_at;		     /* `trace`; trace_lock: the next access to tell of */
 	struct control_file *next, **before; /* jobs_lock: in control->files */
@@ -75,6 +94,17 @@ bool caller_may_use(const struct control *control, const struct control_caller *
  * has ended; -EMFILE if the caller has too many. */
 int job_enter(struct control_file *file, uint64_t ino, const struct control_caller *caller);
 void job_leave(struct control_file *file);
+
+/* --- jobs.c */
+
+/* The file was opened by this thread: its process reads for the job from now on; and not only
+ * because of this file. */
+void job_claim(struct control_file *file, int32_t thread);
+void job_unclaim(struct control_file *file);
+/* The job of a directory that has no open files, and whose name goes. 0 or a negative errno. */
+int job_end_locked(struct control *control, unsigned dir);
+/* Looks who lives, and which trainings have ended. */
+void jobs_tick(struct control *control);
 
 /* --- charge.c */
 
@@ -103,6 +133,10 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 report report_stats, report_metrics, report_config, report_scores, report_order, report_resident,
 	report_job_stats;
 
+/* --- history.c */
+
+report report_epochs, report_history;
+
 /* --- apply.c: the context of a parser is its file */
 
 extern const struct control_ops apply_ops;
@@ -110,11 +144,32 @@ extern const struct control_ops apply_ops;
  * memory. */
 char *apply_take_answer(struct control_file *file, size_t max, size_t *length);
 
+/* What was to be read instead is forgotten. */
+void apply_drop_reply(struct control_file *file);
+
+/* --- groups.c: what is said on the `control` of a job. 0 or a negative errno; -ENXIO: the job is
+ * in no group. */
+
+/* "": it leaves its group. -EPERM: job 0. */
+int groups_join(struct control_file *file, const char *name);
+/* The file is closed. */
+void groups_close(struct control_file *file);
+int groups_begin(struct control_file *file, struct shade_ioctl_group *turn);
+int groups_put(struct control_file *file, uint64_t epoch, const uint32_t *ids, const float *weights,
+	       uint32_t count);
+/* What is read on the file next is that record. */
+int groups_read_order(struct control_file *file, uint64_t epoch);
+int groups_read_importance(struct control_file *file);
+/* Their `job` is the number of a group. */
+report report_group_members, report_group_order, report_group_scores;
+
 /* --- trace.c */
 
 void trace_open(struct control_file *file);
 void trace_close(struct control_file *file);
 void trace_read(struct control_file *file, struct control_waiter *waiter);
+/* Answers those who wait and whom there is something to tell. */
+void trace_tick(struct control *control);
 /* Answers all that wait; `stops`: and nobody waits any more from now on. */
 void trace_end(struct control *control, bool stops);
 

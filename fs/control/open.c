@@ -21,8 +21,11 @@ int control_create(struct control **out, const struct control_options *options)
 		return -ENOMEM;
 	control->options = *options;
 	control->mode = "portable";
+	control->jobs[0].alive_ms = clock_now_ms();
 	lock_init(&control->jobs_lock, LOCK_JOBS);
+	lock_init(&control->claims_lock, LOCK_CLAIMS);
 	lock_init(&control->report_lock, LOCK_REPORT);
+	lock_init(&control->groups_lock, LOCK_GROUPS);
 	lock_init(&control->trace_lock, LOCK_TRACE);
 	*out = control;
 	return 0;
@@ -38,6 +41,12 @@ void control_stop(struct control *control)
 	trace_end(control, true);
 }
 
+void control_tick(struct control *control)
+{
+	trace_tick(control);
+	jobs_tick(control);
+}
+
 static void file_free(struct control_file *file)
 {
 	if (file->holds_samples)
@@ -46,6 +55,7 @@ static void file_free(struct control_file *file)
 	if (file->names)
 		names_put(file->control, file->names);
 	lock_destroy(&file->lock);
+	free(file->reply);
 	free(file->text);
 	free(file);
 }
@@ -54,6 +64,8 @@ static void file_end(struct control_file *file)
 {
 	if (file->entry->kind == ENTRY_TRACE)
 		trace_close(file);
+	if (file->entry->kind == ENTRY_CONTROL)
+		groups_close(file);
 	job_leave(file);
 	file_free(file);
 }
@@ -76,7 +88,9 @@ void control_destroy(struct control *control)
 	control_close_all(control);
 	assert(!control->names && !control->quota.users);
 	lock_destroy(&control->jobs_lock);
+	lock_destroy(&control->claims_lock);
 	lock_destroy(&control->report_lock);
+	lock_destroy(&control->groups_lock);
 	lock_destroy(&control->trace_lock);
 	free(control);
 }
@@ -160,6 +174,8 @@ int control_open(struct control *control, const struct control_caller *caller, u
 		rc = file_fill(file);
 		if (rc)
 			job_leave(file);
+		else if (entry->kind == ENTRY_CONTROL)
+			job_claim(file, caller->thread);
 	}
 	if (rc)
 		file_free(file);

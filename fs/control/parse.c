@@ -233,8 +233,25 @@ static int apply_order(struct control_parser *p, const struct control_command *c
 	const struct control_pool *pool = command->position.is_record ? &p->ids : &p->order_ids;
 	static const uint32_t none[1];
 	const void *ids = command->count ? pool->data + command->ids_at : (const void *)none;
+	const void *weights = command->is_weighted ? p->scores.data + command->scores_at : NULL;
 
+	if (command->kind == CONTROL_SHARED)
+		return p->ops->shared(p->ctx, command->number, ids, weights, command->count);
 	return p->ops->order(p->ctx, command->number, ids, command->count);
+}
+
+/* What has to do with the group of the job. */
+static int apply_group(struct control_parser *p, const struct control_command *command)
+{
+	switch (command->kind) {
+	case CONTROL_GROUP:
+		return p->ops->group(p->ctx, (const char *)p->texts.data + command->text_at);
+	case CONTROL_READ_SHARED:
+		return p->ops->read_shared(p->ctx, command->number);
+	default:
+		assert(command->kind == CONTROL_READ_IMPORTANCE);
+		return p->ops->read_importance(p->ctx);
+	}
 }
 
 static int apply_command(struct control_parser *p, const struct control_command *command)
@@ -242,14 +259,21 @@ static int apply_command(struct control_parser *p, const struct control_command 
 	const void *ids, *scores;
 
 	switch (command->kind) {
+	case CONTROL_GROUP:
+	case CONTROL_READ_SHARED:
+	case CONTROL_READ_IMPORTANCE:
+		return apply_group(p, command);
 	case CONTROL_SCORES:
 		ids = p->ids.data + command->ids_at;
 		scores = p->scores.data + command->scores_at;
 		return p->ops->scores(p->ctx, ids, scores, command->count);
 	case CONTROL_ORDER:
+	case CONTROL_SHARED:
 		return apply_order(p, command);
 	case CONTROL_EPOCH:
 		return p->ops->epoch(p->ctx, command->number);
+	case CONTROL_USES:
+		return p->ops->uses(p->ctx, command->share);
 	case CONTROL_CAPACITY:
 		return p->ops->capacity(p->ctx, command->number, command->share);
 	case CONTROL_RESCAN:
@@ -262,22 +286,50 @@ static int apply_command(struct control_parser *p, const struct control_command 
 static const char *command_name(enum control_kind kind)
 {
 	static const char *const names[] = {
-		[CONTROL_SCORES] = "score",  [CONTROL_ORDER] = "order",
-		[CONTROL_EPOCH] = "epoch",   [CONTROL_WARM] = "warm",
-		[CONTROL_EVICT] = "evict",   [CONTROL_PIN] = "pin",
-		[CONTROL_UNPIN] = "unpin",   [CONTROL_CAPACITY] = "capacity",
-		[CONTROL_POLICY] = "policy", [CONTROL_RESCAN] = "rescan",
+		[CONTROL_SCORES] = "score",
+		[CONTROL_ORDER] = "order",
+		[CONTROL_EPOCH] = "epoch",
+		[CONTROL_WARM] = "warm",
+		[CONTROL_EVICT] = "evict",
+		[CONTROL_PIN] = "pin",
+		[CONTROL_UNPIN] = "unpin",
+		[CONTROL_CAPACITY] = "capacity",
+		[CONTROL_POLICY] = "policy",
+		[CONTROL_RESCAN] = "rescan",
+		[CONTROL_USES] = "uses",
+		[CONTROL_GROUP] = "group",
+		[CONTROL_SHARED] = "order",
+		[CONTROL_READ_SHARED] = "order",
+		[CONTROL_READ_IMPORTANCE] = "importance",
 	};
 
 	return names[kind];
 }
 
+/* Where the errno alone would not tell what to do. */
+static const char *reason_of(enum control_kind kind, int error)
+{
+	bool is_shared = kind == CONTROL_SHARED || kind == CONTROL_READ_SHARED;
+
+	if (kind == CONTROL_CAPACITY && error == -EBUSY)
+		return "the pinned samples need more, so unpin some first";
+	if (kind == CONTROL_GROUP && error == -EPERM)
+		return "only a job of its own, in .shade/jobs, can be in a group";
+	if ((is_shared || kind == CONTROL_READ_IMPORTANCE) && error == -ENXIO)
+		return "the job is in no group, so write group NAME first";
+	if (is_shared && error == -EEXIST)
+		return "the group has an order of that epoch";
+	if (is_shared && error == -ENOENT)
+		return "the group has no order of that epoch";
+	if (is_shared && error == -ERANGE)
+		return "no member of the group reads that epoch now or next";
+	return strerrordesc_np(-error);
+}
+
 static void answer_refused(struct control_parser *p, const struct control_command *command,
 			   int error)
 {
-	const char *reason = command->kind == CONTROL_CAPACITY && error == -EBUSY
-				     ? "the pinned samples need more, so unpin some first"
-				     : strerrordesc_np(-error);
+	const char *reason = reason_of(command->kind, error);
 	char *at = answer_position(p, &command->position);
 
 	snprintf(at, (size_t)(p->answer + sizeof(p->answer) - at),
@@ -337,7 +389,9 @@ struct control_parser *control_parser_new(const struct control_ops *ops, void *c
 
 	assert(ops && ops->sample_count && ops->find_sample && ops->check_path &&
 	       ops->check_policy && ops->scores && ops->order && ops->epoch && ops->warm &&
-	       ops->evict && ops->pin && ops->unpin && ops->capacity && ops->policy && ops->rescan);
+	       ops->evict && ops->pin && ops->unpin && ops->capacity && ops->policy &&
+	       ops->rescan && ops->group && ops->shared && ops->read_shared &&
+	       ops->read_importance);
 	if (!p)
 		return NULL;
 	p->ops = ops;
@@ -403,6 +457,12 @@ int control_parser_refuse(struct control_parser *p)
 	strcpy(p->answer, "this user has as much memory in .shade as one may have, for texts, "
 			  "tables and unfinished orders: nothing of this write was applied\n");
 	return -ENOMEM;
+}
+
+const uint32_t *control_parser_table(const struct control_parser *p, uint32_t *count)
+{
+	*count = control_id_count(p);
+	return p->table.used ? (const uint32_t *)p->table.data : NULL;
 }
 
 const char *control_parser_answer(const struct control_parser *p)

@@ -52,6 +52,14 @@ struct control_ops {
 	int (*scores)(void *ctx, const uint32_t *ids, const float *scores, uint32_t count);
 	int (*order)(void *ctx, uint64_t epoch, const uint32_t *ids, uint32_t count);
 	int (*epoch)(void *ctx, uint64_t epoch);
+	int (*uses)(void *ctx, double uses);	   /* 1 to SHADE_USES_MAX */
+	int (*group)(void *ctx, const char *name); /* "": the job leaves its group */
+	/* An order for the group; `weights` are by entry, or NULL. */
+	int (*shared)(void *ctx, uint64_t epoch, const uint32_t *ids, const float *weights,
+		      uint32_t count);
+	/* What is read next on the descriptor: an order of the group, or its importances. */
+	int (*read_shared)(void *ctx, uint64_t epoch);
+	int (*read_importance)(void *ctx);
 	int (*warm)(void *ctx, const char *path);
 	int (*evict)(void *ctx, const char *path);
 	int (*pin)(void *ctx, const char *path);
@@ -88,6 +96,9 @@ const char *control_parser_answer(const struct control_parser *p);
 
 /* SHADE_IOCTL_SCORES: checks the scores and applies them, as a write would. */
 int control_parser_scores(struct control_parser *p, const struct shade_ioctl_scores *scores);
+
+/* The table of the descriptor: the mount's ids by its own. NULL: they are the same. */
+const uint32_t *control_parser_table(const struct control_parser *p, uint32_t *count);
 
 /* The mount's id for an id on this descriptor, or -EINVAL. */
 int control_parser_id(struct control_parser *p, uint32_t id, uint32_t *mount_id);

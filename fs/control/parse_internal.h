@@ -25,6 +25,7 @@ enum control_kind {
 	CONTROL_SCORES,
 	CONTROL_ORDER,
 	CONTROL_EPOCH,
+	CONTROL_USES,
 	CONTROL_WARM,
 	CONTROL_EVICT,
 	CONTROL_PIN,
@@ -32,6 +33,10 @@ enum control_kind {
 	CONTROL_CAPACITY,
 	CONTROL_POLICY,
 	CONTROL_RESCAN,
+	CONTROL_GROUP,
+	CONTROL_SHARED,
+	CONTROL_READ_SHARED,
+	CONTROL_READ_IMPORTANCE,
 };
 
 /* The position of a message in a write, for the answer: lines and records are counted apart. */
@@ -46,16 +51,18 @@ struct control_command {
 	enum control_kind kind;
 	struct control_position position;
 	uint32_t count;	  /* of scores, or of ids */
+	bool is_weighted; /* `scores_at` are weights */
 	size_t ids_at;	  /* in `ids`; of a text order in `order_ids` */
 	size_t scores_at; /* in `scores` */
 	size_t text_at;	  /* in `texts`: a path or a name */
 	uint64_t number;  /* an epoch, or bytes */
-	double share;
+	double share;	  /* of a capacity, or uses */
 };
 
 /* A text order between begin and end. */
 struct control_order {
 	bool open;
+	bool is_shared; /* it is for the job's group */
 	uint64_t epoch;
 	size_t ids_at; /* in `order_ids` */
 };

@@ -16,7 +16,7 @@ struct figure {
 	double value;
 };
 
-#define FIGURES_MAX 48
+#define FIGURES_MAX 56
 
 static double coverage_of(const struct cache_stats *s, uint32_t samples)
 {
@@ -26,10 +26,12 @@ static double coverage_of(const struct cache_stats *s, uint32_t samples)
 static unsigned collect(struct control *control, struct figure *figures, const char **policy)
 {
 	uint32_t samples = cache_samples(control->options.cache);
+	struct cache_job_figures first;
 	struct cache_stats s;
 	unsigned count = 0;
 
 	cache_get_stats(control->options.cache, &s);
+	cache_get_job_figures(control->options.cache, 0, &first);
 	*policy = s.policy;
 #define GAUGE(name, value) figures[count++] = (struct figure){ name, "gauge", (double)(value) }
 #define COUNTER(name, value)                                                                       \
@@ -60,13 +62,24 @@ static unsigned collect(struct control *control, struct figure *figures, const c
 	COUNTER("reclaimed", s.reclaimed);
 	COUNTER("backend_reads", s.backend_reads);
 	COUNTER("backend_bytes", s.backend_bytes);
+	COUNTER("waits", s.waits);
+	COUNTER("wait_ms", s.wait_ms);
+	COUNTER("waiting_ms", s.waiting_ms);
+	COUNTER("limited_ms", s.limited_ms);
+	COUNTER("limited_bytes", s.limited_bytes);
 	COUNTER("fetch_errors", s.fetch_errors);
 	COUNTER("stale_drops", s.stale_drops);
 	GAUGE("young", s.young);
 	GAUGE("epoch", s.job.epoch);
+	GAUGE("uses", cache_get_uses(control->options.cache, 0));
 	GAUGE("order_ahead", s.job.order_ahead);
+	GAUGE("order_bytes", s.job.order_bytes);
 	GAUGE("scored", s.job.scored);
 	GAUGE("coverage", coverage_of(&s, samples));
+	GAUGE("t_hit_ms", first.hit_s * 1000);
+	GAUGE("t_miss_ms", first.miss_s * 1000);
+	GAUGE("t_step_ms", first.step_s * 1000);
+	GAUGE("benefit", first.benefit);
 	GAUGE("warm_pending", s.warm_pending);
 	COUNTER("warm_done", s.warm_done);
 	COUNTER("warm_refused", s.warm_refused);
@@ -192,15 +205,35 @@ int report_resident(struct control *control, uint32_t job, FILE *out)
 	return 0;
 }
 
+static void print_times(const struct cache_job_figures *figures, FILE *out)
+{
+	fprintf(out, "t_hit_ms %.6g\nt_miss_ms %.6g\nt_step_ms %.6g\nbenefit %.6g\n",
+		figures->hit_s * 1000, figures->miss_s * 1000, figures->step_s * 1000,
+		figures->benefit);
+}
+
 int report_job_stats(struct control *control, uint32_t job, FILE *out)
 {
-	struct sched_job_stats s;
+	static const enum epoch_counter own[] = {
+		EPOCH_ACCESSES,	 EPOCH_HITS,	      EPOCH_HITS_PREFETCHED, EPOCH_MISSES,
+		EPOCH_COALESCED, EPOCH_BACKEND_READS, EPOCH_BACKEND_BYTES,   EPOCH_FETCH_ERRORS,
+		EPOCH_WAITS,	 EPOCH_WAIT_MS,	      EPOCH_WAITING_MS,
+	};
 	uint32_t samples = cache_samples(control->options.cache);
+	struct cache_job_figures figures;
+	struct sched_job_stats s;
 
 	if (cache_job_stats(control->options.cache, job, &s))
 		return 0;
+	cache_get_job_figures(control->options.cache, job, &figures);
 	fprintf(out,
-		"epoch %" PRIu64 "\norder_ahead %" PRIu64 "\nscored %" PRIu32 "\ncoverage %.15g\n",
-		s.epoch, s.order_ahead, s.scored, samples ? (double)s.covered / samples : 0);
+		"job %" PRIu32 "\nepoch %" PRIu64 "\nuses %.15g\norder_ahead %" PRIu64
+		"\norder_bytes %" PRIu64 "\nscored %" PRIu32 "\ncoverage %.15g\n",
+		job, s.epoch, cache_get_uses(control->options.cache, job), s.order_ahead,
+		s.order_bytes, s.scored, samples ? (double)s.covered / samples : 0);
+	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		fprintf(out, "%s %" PRIu64 "\n", epochs_counter_names[own[i]],
+			figures.counters.values[own[i]]);
+	print_times(&figures, out);
 	return 0;
 }

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "control/group.h"
 #include "escape.h"
 #include "number.h"
 #include "size.h"
@@ -222,9 +223,27 @@ static int check_open_order(struct control_parser *p, uint64_t epoch)
 	return 0;
 }
 
-static void order_begin(struct control_parser *p, uint64_t epoch)
+/* order EPOCH begin [group] */
+static int order_begin(struct control_parser *p, uint64_t epoch, struct span rest)
 {
-	p->order = (struct control_order){ true, epoch, p->order_ids.used };
+	struct span word = take_word(&rest);
+	bool is_shared = span_is(word, "group");
+
+	if (!is_shared && word.at < word.end)
+		return fail_word(p, "order", word, "group");
+	p->order = (struct control_order){ true, is_shared, epoch, p->order_ids.used };
+	return expect_end(p, "order", rest);
+}
+
+/* order EPOCH read */
+static int order_read(struct control_parser *p, uint64_t epoch, struct span rest)
+{
+	struct control_command *command = control_add_command(p, CONTROL_READ_SHARED);
+
+	if (!command)
+		return -ENOMEM;
+	command->number = epoch;
+	return expect_end(p, "order", rest);
 }
 
 static int order_end(struct control_parser *p, uint64_t epoch)
@@ -234,7 +253,7 @@ static int order_end(struct control_parser *p, uint64_t epoch)
 
 	if (error)
 		return error;
-	command = control_add_command(p, CONTROL_ORDER);
+	command = control_add_command(p, p->order.is_shared ? CONTROL_SHARED : CONTROL_ORDER);
 	if (!command)
 		return -ENOMEM;
 	command->number = epoch;
@@ -296,15 +315,15 @@ static int line_order(struct control_parser *p, struct span rest)
 	if (rest.at < rest.end && !is_digit(*rest.at)) {
 		struct span verb = take_word(&rest);
 
-		if (span_is(verb, "begin")) {
-			order_begin(p, epoch);
-			return expect_end(p, "order", rest);
-		}
+		if (span_is(verb, "begin"))
+			return order_begin(p, epoch, rest);
+		if (span_is(verb, "read"))
+			return order_read(p, epoch, rest);
 		if (span_is(verb, "end")) {
 			error = order_end(p, epoch);
 			return error ? error : expect_end(p, "order", rest);
 		}
-		return fail_word(p, "order", verb, "begin, end or a sample id");
+		return fail_word(p, "order", verb, "begin, end, read or a sample id");
 	}
 	error = check_open_order(p, epoch);
 	p->line_ids_at = p->order_ids.used;
@@ -326,6 +345,21 @@ static int line_epoch(struct control_parser *p, struct span rest)
 		return -ENOMEM;
 	command->number = epoch;
 	return expect_end(p, "epoch", rest);
+}
+
+static int line_uses(struct control_parser *p, struct span rest)
+{
+	struct span word = take_word(&rest);
+	struct control_command *command;
+	double uses;
+
+	if (number_real(word.at, span_size(word), &uses) || !(uses >= 1 && uses <= SHADE_USES_MAX))
+		return fail_word(p, "uses", word, "a number from 1 to 1000");
+	command = control_add_command(p, CONTROL_USES);
+	if (!command)
+		return -ENOMEM;
+	command->share = uses;
+	return expect_end(p, "uses", rest);
 }
 
 static int line_path(struct control_parser *p, struct span rest, const char *name,
@@ -414,6 +448,35 @@ static int line_policy(struct control_parser *p, struct span rest)
 	return expect_end(p, "policy", rest);
 }
 
+/* group NAME: the job is in it from now on; without a name: in none. */
+static int line_group(struct control_parser *p, struct span rest)
+{
+	struct span word = take_word(&rest);
+	struct control_command *command;
+	size_t text_at = p->texts.used;
+	const char *name;
+
+	if (control_pool_add(&p->texts, word.at, span_size(word)) ||
+	    control_pool_add(&p->texts, "", 1))
+		return -ENOMEM;
+	name = (const char *)p->texts.data + text_at;
+	if (word.at < word.end && (strlen(name) != span_size(word) || !group_is_name(name)))
+		return fail_word(p, "group", word,
+				 "the name of a group: up to 63 letters, digits and . _ -");
+	command = control_add_command(p, CONTROL_GROUP);
+	if (!command)
+		return -ENOMEM;
+	command->text_at = text_at;
+	return expect_end(p, "group", rest);
+}
+
+static int line_importance(struct control_parser *p, struct span rest)
+{
+	if (!control_add_command(p, CONTROL_READ_IMPORTANCE))
+		return -ENOMEM;
+	return expect_end(p, "importance", rest);
+}
+
 static int line_rescan(struct control_parser *p, struct span rest)
 {
 	if (!control_add_command(p, CONTROL_RESCAN))
@@ -426,10 +489,11 @@ static const struct {
 	const char *name;
 	int (*read)(struct control_parser *p, struct span rest);
 } commands[] = {
-	{ "score", line_score },       { "order", line_order },	  { "warm", line_warm },
-	{ "evict", line_evict },       { "pin", line_pin },	  { "unpin", line_unpin },
-	{ "epoch", line_epoch },       { "policy", line_policy }, { "rescan", line_rescan },
-	{ "capacity", line_capacity },
+	{ "score", line_score },	   { "order", line_order },   { "warm", line_warm },
+	{ "evict", line_evict },	   { "pin", line_pin },	      { "unpin", line_unpin },
+	{ "epoch", line_epoch },	   { "policy", line_policy }, { "rescan", line_rescan },
+	{ "capacity", line_capacity },	   { "uses", line_uses },     { "group", line_group },
+	{ "importance", line_importance },
 };
 
 /* A whole line without its newline. */

@@ -109,7 +109,7 @@ static void answer_all_locked(struct control *control, bool ends)
 	}
 }
 
-void control_tick(struct control *control)
+void trace_tick(struct control *control)
 {
 	lock_acquire(&control->trace_lock);
 	answer_all_locked(control, false);

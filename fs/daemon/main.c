@@ -284,6 +284,8 @@ static int create_control(struct daemon *daemon)
 					   .hooks = &hooks,
 					   .context = daemon,
 					   .inflight_bytes = daemon->options.inflight_bytes,
+					   .grace_ms =
+						   (uint64_t)(daemon->options.job_grace_s * 1000),
 					   .owner = getuid(),
 					   .has_group = daemon->options.group_name,
 					   .group = daemon->options.group };

@@ -150,6 +150,11 @@ static void set_deadline(struct options *options, const char *text)
 		give_up("option deadline takes 0.001 seconds or more");
 }
 
+static void set_job_grace(struct options *options, const char *text)
+{
+	options->job_grace_s = seconds("job_grace", text);
+}
+
 static void set_uid(struct options *options, const char *text)
 {
 	options->uid = whole("uid", text, 0, UINT32_MAX);
@@ -214,6 +219,7 @@ SHOW(threads, "%u", o->threads)
 SHOW(manifest, "%s", o->manifest ? o->manifest : "-")
 SHOW(staleness, "%g", o->staleness_s)
 SHOW(deadline, "%g", o->deadline_s)
+SHOW(job_grace, "%g", o->job_grace_s)
 SHOW(group, "%s", o->group_name ? o->group_name : "-")
 SHOW(allow_other, "%d", o->allow_other)
 SHOW(uid, "%u", o->uid)
@@ -287,6 +293,11 @@ static const struct row {
 	  set_deadline,
 	  show_deadline,
 	  { "how long a file or a directory may take to be fetched (default 30)" } },
+	{ "job_grace",
+	  "SECONDS",
+	  set_job_grace,
+	  show_job_grace,
+	  { "how long a training may be gone before its job ends (default 60)" } },
 	{ "group",
 	  "NAME",
 	  set_group,
@@ -695,6 +706,7 @@ void options_parse(struct options *options, int argc, char **argv)
 	*options = (struct options){ .threads = 64,
 				     .staleness_s = 3600,
 				     .deadline_s = 30,
+				     .job_grace_s = 60,
 				     .policy = sched_policy_name(0),
 				     .mode = "auto",
 				     .connections = NFS_CONNECTIONS,

@@ -36,6 +36,7 @@ struct options {
 	unsigned threads;
 	double staleness_s;
 	double deadline_s;
+	double job_grace_s;
 	const char *policy;
 	const char *policy_from; /* NULL: "option" or "default" */
 	const char *mode;

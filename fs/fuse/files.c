@@ -440,6 +440,7 @@ void files_search(struct files *files, struct search *search)
 	free(wait);
 }
 
+/* An access, by whoever asks. */
 static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 {
 	struct request *request = calloc(1, sizeof(*request));
@@ -450,6 +451,8 @@ static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 	}
 	request->pending = pending_new(files_of(req), req);
 	request->waiter.key = (uintptr_t)req;
+	request->waiter.job =
+		control_job_of(files_of(req)->options.control, fuse_req_ctx(req)->pid);
 	request->cache = cache_of(req);
 	request->node = node_of(files_of(req), ino);
 	fuse_req_interrupt_func(req, signals_interrupted, files_of(req));

@@ -44,7 +44,11 @@ static struct control_caller caller_of(fuse_req_t req)
 	const struct fuse_ctx *context = fuse_req_ctx(req);
 
 	return (struct control_caller){
-		.uid = context->uid, .gid = context->gid, .groups = groups_of, .context = req
+		.uid = context->uid,
+		.gid = context->gid,
+		.thread = context->pid,
+		.groups = groups_of,
+		.context = req,
 	};
 }
 

@@ -12,13 +12,11 @@
  * be killed later. A caller that cannot be seen in /proc, for example in a PID namespace that is
  * not below the daemon's, waits until it is answered; the deadline bounds that.
  */
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/process.h"
 #include "fuse/internal.h"
 
 #define POLLED_AT_A_TIME 512
@@ -67,20 +65,9 @@ static bool is_deadly(const char *status)
 
 static bool is_dying(pid_t thread)
 {
-	char path[64], status[4096];
-	ssize_t length;
-	int fd;
+	char status[PROCESS_TEXT];
 
-	if (thread <= 0)
-		return false; /* in another PID namespace */
-	snprintf(path, sizeof(path), "/proc/%d/status", (int)thread);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return false; /* hidden from us */
-	length = read(fd, status, sizeof(status) - 1);
-	close(fd);
-	status[length > 0 ? length : 0] = 0;
-	return is_deadly(status);
+	return !process_read(thread, "status", status) && is_deadly(status);
 }
 
 /* --- requests -----------------------------------------------------------------------------------

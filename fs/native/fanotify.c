@@ -85,7 +85,8 @@ static void tell(struct fanotify *fanotify, const struct fanotify_event_metadata
 		return;
 	node = files_find(fanotify->options.files, number);
 	if (node && event->mask & FAN_OPEN)
-		cache_saw_open(cache, node, generation - 1);
+		cache_saw_open(cache, node, generation - 1,
+			       control_job_of(fanotify->options.control, event->pid));
 	if (node && event->mask & FAN_CLOSE_NOWRITE)
 		cache_saw_close(cache, node, generation - 1);
 }
@@ -196,8 +197,8 @@ int fanotify_open(struct fanotify **out, const struct fanotify_options *options,
 	struct fanotify *fanotify = calloc(1, sizeof(*fanotify));
 	int rc;
 
-	assert(options->cache && options->files && options->mount && options->unmounted &&
-	       options->woken);
+	assert(options->cache && options->control && options->files && options->mount &&
+	       options->unmounted && options->woken);
 	if (!fanotify)
 		return -ENOMEM;
 	fanotify->options = *options;

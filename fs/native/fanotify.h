@@ -15,6 +15,7 @@ struct fanotify;
 
 struct fanotify_options {
 	struct cache *cache;
+	struct control *control;   /* who reads for whom */
 	const struct files *files; /* what is below the overlay */
 	const struct mount *mount; /* the overlay; not copied */
 	/* By the thread: the overlay was unmounted. It is called once, and the thread ends. */

@@ -318,6 +318,7 @@ static void unmounted(void *context)
 static int open_fanotify(struct overlay *overlay, int root)
 {
 	struct fanotify_options options = { .cache = overlay->options.cache,
+					    .control = overlay->options.control,
 					    .files = overlay->options.files,
 					    .mount = &overlay->mount,
 					    .unmounted = unmounted,

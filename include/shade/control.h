@@ -15,6 +15,18 @@
  *     order EPOCH ID ID ...      order was open on this descriptor. As many lines as wanted,
  *     order EPOCH end            of any length; announced at the end, forgotten at a close
  *     epoch N                    this epoch begins
+ *     uses N                     how often a sample that was fetched is used on the mean,
+ *                                1 to 1000: for reports
+ *     group NAME                 the job reads the orders of this group, with others; it is in
+ *                                the group until this descriptor is closed, or `group` comes
+ *                                without a name. Only jobs of .shade/jobs have groups
+ *     order EPOCH begin group    an order of the group: EPOCH counts the group's epochs. EEXIST:
+ *                                the group has one; ERANGE: no member reads it now or next
+ *     order EPOCH read           what is read on this descriptor then is that order, as a record
+ *                                SHADE_RECORD_SHARED by the ids of this descriptor, UINT32_MAX:
+ *                                a sample that has none. ENOENT: there is no such order
+ *     importance                 what is read on this descriptor then is the importance of
+ *                                samples to the group, 0 to 1, as a record SHADE_RECORD_SCORES
  *     warm PATH                  fetch; evict PATH: drop; pin PATH, unpin PATH
  *     capacity SIZE              512M, 8G (of 1024), or 40%
  *     policy NAME
@@ -41,8 +53,9 @@
 #define SHADE_RECORD_VERSION 1
 
 /* Bounds of one message. */
-#define SHADE_LINE_MAX 65536u		    /* bytes of a line, but of `order EPOCH ID ...` */
-#define SHADE_PATH_MAX 4095u		    /* bytes of a path */
+#define SHADE_LINE_MAX 65536u /* bytes of a line, but of `order EPOCH ID ...` */
+#define SHADE_PATH_MAX 4095u  /* bytes of a path */
+#define SHADE_USES_MAX 1000
 #define SHADE_ORDER_MAX (1u << 26)	    /* ids of an order */
 #define SHADE_SCORES_MAX (1u << 24)	    /* scores of a record */
 #define SHADE_TABLE_MAX (1u << 26)	    /* paths of a table */
@@ -52,7 +65,8 @@ enum shade_record_type {
 	SHADE_RECORD_SCORES = 1,
 	SHADE_RECORD_ORDER = 2,
 	SHADE_RECORD_EPOCH = 3,
-	SHADE_RECORD_TABLE = 4
+	SHADE_RECORD_TABLE = 4,
+	SHADE_RECORD_SHARED = 5
 };
 
 struct shade_record {
@@ -68,9 +82,11 @@ struct shade_record_scores {
 	uint64_t count;
 };
 
-/* Then uint32_t ids[count]. Replaces an earlier order of the same epoch. */
+/* Then uint32_t ids[count]. Replaces an earlier order of the same epoch. SHADE_RECORD_SHARED is an
+ * order of the group, and may have float weights[count] after that, which members give to the
+ * losses of its entries; it replaces nothing. */
 struct shade_record_order {
-	struct shade_record head; /* payload_bytes = 16 + 4 * count */
+	struct shade_record head; /* payload_bytes = 16 + 4 * count; 16 + 8 * count with weights */
 	uint64_t epoch;
 	uint64_t count;
 };
@@ -114,8 +130,18 @@ struct shade_ioctl_query {
 	uint64_t size;	    /* bytes */
 };
 
+/* The job of this descriptor begins its epoch `epoch`, and is told which stretch of its group's
+ * orders that is: the order `first` from `offset` on, then the next one up to `offset`. */
+struct shade_ioctl_group {
+	uint64_t epoch; /* in: as the training counts */
+	/* In: what the group counts from if it has no order, below 2^62; out: an order. */
+	uint64_t first;
+	uint64_t offset; /* out */
+};
+
 #define SHADE_IOCTL_SCORES _IOW(SHADE_IOCTL_TYPE, 1, struct shade_ioctl_scores)
 #define SHADE_IOCTL_EPOCH _IOW(SHADE_IOCTL_TYPE, 2, struct shade_ioctl_epoch)
 #define SHADE_IOCTL_QUERY _IOWR(SHADE_IOCTL_TYPE, 3, struct shade_ioctl_query)
+#define SHADE_IOCTL_GROUP _IOWR(SHADE_IOCTL_TYPE, 4, struct shade_ioctl_group)
 
 #endif

@@ -90,13 +90,19 @@ static bool is_found(struct cache *cache, const struct waiter *waiter)
 static void check_waiting(struct cache *cache)
 {
 	int waiting = 0;
+	unsigned readers = 0;
 
 	for (const struct fetch *fetch = cache->fetches; fetch; fetch = fetch->next) {
 		waiting += fetch->state == FETCH_WAITING;
-		for (const struct waiter *waiter = fetch->waiters; waiter; waiter = waiter->next)
+		for (const struct waiter *waiter = fetch->waiters; waiter; waiter = waiter->next) {
+			readers++;
 			if (!is_found(cache, waiter))
 				fail_run("somebody waits and is not found");
+		}
 	}
+	/* Those who wait for ranges come on top. */
+	if (readers > cache->waits.waiting)
+		fail_run("%u readers wait, and %u are counted", readers, cache->waits.waiting);
 	for (const struct fetch *fetch = cache->waiting; fetch; fetch = fetch->next_waiting)
 		waiting--;
 	if (waiting)
@@ -153,6 +159,50 @@ static void check_sums(struct cache *cache)
 		fail_run("%u reads are counted as %u", running, cache->budget.running);
 }
 
+/* Who reads for one training leaves what others have announced alone. If a training has ended, its
+ * readers may be anybody's. */
+static void check_jobs(const struct cache *cache)
+{
+	struct sched_job_stats stats;
+
+	if (!world.plan.jobs || world.plan.jobs_end || world.silent_ahead == SILENT_UNKNOWN)
+		return;
+	if (sched_get_job_stats(cache->sched, world.silent, &stats))
+		fail_run("a training is gone");
+	if (stats.order_ahead != world.silent_ahead)
+		fail_run("%llu samples are ahead of a training that reads none of its %llu",
+			 (unsigned long long)stats.order_ahead,
+			 (unsigned long long)world.silent_ahead);
+}
+
+/* What all trainings do together is what the mount counts. */
+static void check_counts(const struct cache *cache)
+{
+	uint64_t sums[EPOCH_COUNTERS] = { 0 }, waits = 0;
+	unsigned waiting = 0;
+	struct sched_stats stats;
+
+	sched_get_stats(cache->sched, &stats);
+	for (unsigned job = 0; job < SCHED_JOBS_MAX; job++) {
+		for (unsigned i = 0; i < EPOCH_COUNTERS; i++)
+			sums[i] += cache->jobs[job].counts.values[i];
+		waits += cache->jobs[job].waits.count;
+		waiting += cache->jobs[job].waits.waiting;
+	}
+	if (sums[EPOCH_ACCESSES] != stats.accesses + cache->stats.slotless_opens ||
+	    sums[EPOCH_HITS] != stats.hits ||
+	    sums[EPOCH_HITS_PREFETCHED] != stats.hits_prefetched ||
+	    sums[EPOCH_COALESCED] != stats.joins ||
+	    sums[EPOCH_MISSES] != stats.admissions + stats.bypasses + cache->stats.slotless_opens)
+		fail_run("accesses of all jobs are not those of the mount");
+	if (sums[EPOCH_BACKEND_READS] != cache->stats.backend_reads ||
+	    sums[EPOCH_BACKEND_BYTES] != cache->stats.backend_bytes ||
+	    sums[EPOCH_FETCH_ERRORS] != cache->stats.fetch_errors)
+		fail_run("fetches of all jobs are not those of the mount");
+	if (waits != cache->waits.count || waiting != cache->waits.waiting)
+		fail_run("%u readers wait, %u of the mount", waiting, cache->waits.waiting);
+}
+
 void check_step(void)
 {
 	struct cache *cache = world.cache;
@@ -164,6 +214,8 @@ void check_step(void)
 	if (cache->lock.holder)
 		return; /* in the middle of a change */
 	check_sums(cache);
+	check_jobs(cache);
+	check_counts(cache);
 	/* Names that come and go between two scans leave one that is numbered, at most. */
 	if (cache->slots.count > 2 * FILES)
 		fail_run("%u slots for %d names", cache->slots.count, FILES);
@@ -192,7 +244,7 @@ void check_rest(void)
 		fail_run("at rest %llu warm files are waited for",
 			 (unsigned long long)cache->stats.warm_pending);
 	if (cache->fetches || cache->ranges.started || cache->ranges.files ||
-	    !is_empty(&cache->waiters))
+	    !is_empty(&cache->waiters) || cache->waits.waiting)
 		fail_run("nobody reads any more, and something is still fetched");
 	if (cache->budget.passing_bytes)
 		fail_run("nobody reads any more, and %llu bytes still pass through",

@@ -55,6 +55,7 @@ struct dir_lock {
 struct event {
 	const struct node *node;
 	uint32_t generation;
+	uint32_t job;
 	bool opened;
 };
 
@@ -540,12 +541,13 @@ static int wait_for_answer(struct request *request)
 	return request->rc;
 }
 
-static int open_inode(struct inode *inode)
+static int open_inode(struct inode *inode, uint32_t job)
 {
-	struct request request = {
-		.waiter = { .answer = answer, .opens = true, .key = (uintptr_t)&request },
-		.inode = inode
-	};
+	struct request request = { .waiter = { .answer = answer,
+					       .opens = true,
+					       .job = job,
+					       .key = (uintptr_t)&request },
+				   .inode = inode };
 
 	if (world.plan.observed)
 		return 0;
@@ -553,11 +555,13 @@ static int open_inode(struct inode *inode)
 	return wait_for_answer(&request);
 }
 
-static int send_read(struct inode *inode, unsigned first, unsigned count, bool direct,
-		     struct stamp *got)
+static int send_read(struct inode *inode, unsigned first, unsigned count,
+		     const struct reader *reader, struct stamp *got)
 {
+	bool direct = reader->direct;
 	struct request request = { .waiter = { .answer = answer,
 					       .key = (uintptr_t)&request,
+					       .job = reader->job,
 					       .offset = (uint64_t)first * PAGE,
 					       .size = (size_t)count * PAGE,
 					       .direct = direct },
@@ -602,21 +606,21 @@ static void check_stamp(const struct node *node, unsigned page, const struct sta
 			 (unsigned long long)node->attr.ino);
 }
 
-static int read_page(struct inode *inode, unsigned number, bool direct)
+static int read_page(struct inode *inode, unsigned number, const struct reader *reader)
 {
 	struct page *page = &inode->pages[number];
 	struct stamp got[READ_PAGES] = { 0 };
 	int rc;
 
-	if (direct) {
-		rc = send_read(inode, number, 1, true, got);
+	if (reader->direct) {
+		rc = send_read(inode, number, 1, reader, got);
 		if (!rc)
 			check_stamp(inode->node, number, &got[0]);
 		return rc;
 	}
 	wait_unlocked(page);
 	if (!page->present) {
-		rc = send_read(inode, number, read_ahead(inode, number), false, got);
+		rc = send_read(inode, number, read_ahead(inode, number), reader, got);
 		if (rc)
 			return rc;
 		check_stamp(inode->node, number, &got[0]);
@@ -629,12 +633,12 @@ static int read_page(struct inode *inode, unsigned number, bool direct)
 /* --- accesses that are observed -----------------------------------------------------------------
  */
 
-static void note(const struct inode *inode, bool opened)
+static void note(const struct inode *inode, bool opened, uint32_t job)
 {
 	if (!world.plan.observed || event_count == EVENTS_MAX)
 		return; /* an overflow: lost */
 	events[(event_first + event_count++) % EVENTS_MAX] =
-		(struct event){ inode->node, inode->generation, opened };
+		(struct event){ inode->node, inode->generation, job, opened };
 	fiber_wake(&events);
 }
 
@@ -653,7 +657,7 @@ void kernel_tell_accesses(void *unused)
 		event_first = (event_first + 1) % EVENTS_MAX;
 		event_count--;
 		if (event.generation && event.opened)
-			cache_saw_open(world.cache, event.node, event.generation - 1);
+			cache_saw_open(world.cache, event.node, event.generation - 1, event.job);
 		else if (event.generation && !one_in(100)) /* the kernel merges events */
 			cache_saw_close(world.cache, event.node, event.generation - 1);
 	}
@@ -665,7 +669,7 @@ void kernel_tell_accesses(void *unused)
 
 /* Like the kernel: a name whose file is stale is looked up once more, and so is the whole path if
  * its directory is. */
-static int open_name(int dir, const char *name, struct inode **out)
+static int open_name(int dir, const char *name, uint32_t job, struct inode **out)
 {
 	int rc = -ESTALE;
 
@@ -675,7 +679,7 @@ static int open_name(int dir, const char *name, struct inode **out)
 			dentry_of(dir, NULL)->inode = dentry_of(dir, name)->inode = NULL;
 		if (rc)
 			continue;
-		rc = open_inode(*out);
+		rc = open_inode(*out, job);
 		if (!rc)
 			(*out)->opens++;
 		(*out)->requests--;
@@ -700,25 +704,25 @@ static void check_age(const struct node *node, int dir, uint64_t began_ms)
 			 (unsigned long long)(began_ms - until_ms));
 }
 
-int kernel_read_file(int dir, const char *name, bool direct, uint64_t hold_ms)
+int kernel_read_file(int dir, const char *name, const struct reader *reader)
 {
 	uint64_t began_ms = clock_now_ms();
 	struct inode *inode;
-	int rc = open_name(dir, name, &inode);
+	int rc = open_name(dir, name, reader->job, &inode);
 
 	if (rc)
 		return rc;
 	check_age(inode->node, dir, began_ms);
-	note(inode, true);
+	note(inode, true, reader->job);
 	for (unsigned i = 0; !rc && i < page_count(inode->node); i++) {
-		rc = read_page(inode, i, direct);
+		rc = read_page(inode, i, reader);
 		if (one_in(4))
 			fiber_yield();
 	}
-	if (hold_ms)
-		fiber_sleep_ms(hold_ms);
+	if (reader->hold_ms)
+		fiber_sleep_ms(reader->hold_ms);
 	inode->opens--;
-	note(inode, false);
+	note(inode, false, reader->job);
 	if (!world.plan.observed)
 		cache_release(world.cache, inode->node);
 	return rc;

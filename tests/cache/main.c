@@ -46,6 +46,7 @@ static void draw_plan(struct plan *plan)
 		.stores_fail = one_in(4),
 		.hints = flip(),
 		.resizes = one_in(4),
+		.jobs = flip(),
 		.interrupts = one_in(4),
 		.stops_early = one_in(3),
 		.readers = 1 + draw(READERS_MAX),
@@ -60,13 +61,14 @@ static void draw_plan(struct plan *plan)
 	};
 	plan->capacity_pages = 2 * plan->inflight_pages + draw(50);
 	plan->prefetch_pages = draw(20);
+	plan->jobs_end = plan->jobs && flip();
 }
 
 /* For whoever replays it. */
 static void print_plan(const struct plan *plan)
 {
 	printf("%s policy=%s capacity=%llu inflight=%llu prefetch=%llu pages, staleness=%llu ms, "
-	       "latency=%u ms, %u readers x %u, %u holders:%s%s%s%s%s%s%s%s%s%s%s\n",
+	       "latency=%u ms, %u readers x %u, %u holders:%s%s%s%s%s%s%s%s%s%s%s%s%s\n",
 	       plan->observed ? "native" : "portable", plan->policy,
 	       (unsigned long long)plan->capacity_pages, (unsigned long long)plan->inflight_pages,
 	       (unsigned long long)plan->prefetch_pages, (unsigned long long)plan->staleness_ms,
@@ -75,7 +77,8 @@ static void print_plan(const struct plan *plan)
 	       plan->hangs ? " hangs" : "", plan->dirs_hang ? " dirs_hang" : "",
 	       plan->deaf ? " deaf" : "", plan->reclaims ? " reclaims" : "",
 	       plan->stores_fail ? " stores_fail" : "", plan->hints ? " hints" : "",
-	       plan->resizes ? " resizes" : "", plan->interrupts ? " interrupts" : "",
+	       plan->resizes ? " resizes" : "", plan->jobs ? " jobs" : "",
+	       plan->jobs_end ? " jobs_end" : "", plan->interrupts ? " interrupts" : "",
 	       plan->stops_early ? " stops_early" : "");
 }
 
@@ -106,6 +109,11 @@ static void begin(void)
 	kernel_reset();
 	if (cache_create(&cache, world.store, &options) || cache_start(cache, &kernel_ops, NULL))
 		fail_run("the cache does not begin");
+	for (int i = 0; plan->jobs && i < JOBS; i++)
+		if (cache_job_begin(cache, &world.jobs[i]))
+			fail_run("a job does not begin");
+	if (plan->jobs && cache_job_begin(cache, &world.silent))
+		fail_run("a job does not begin");
 	world.tree = cache_tree(cache);
 	world.cache = cache;
 }

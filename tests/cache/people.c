@@ -35,13 +35,24 @@ static void check_result(const struct file *file, int rc, uint64_t began_ms)
 			 (unsigned long long)took_ms);
 }
 
+/* A training that has ended meanwhile may be another one's number, or nobody's. */
+static uint32_t some_job(void)
+{
+	uint32_t which = draw(JOBS + 1);
+
+	if (!world.plan.jobs)
+		return SCHED_JOB_ANY;
+	return which < JOBS ? world.jobs[which] : 0;
+}
+
 static void read_files(void *unused)
 {
 	(void)unused;
 	for (unsigned i = 0; i < world.plan.opens && !atomic_load(&world.stopping); i++) {
 		const struct file *file = &files[draw(one_in(3) ? FILES / 3 : FILES)];
 		uint64_t began_ms = clock_now_ms();
-		int rc = kernel_read_file(file->dir, file->name, one_in(10), 0);
+		struct reader reader = { .job = some_job(), .direct = one_in(10) };
+		int rc = kernel_read_file(file->dir, file->name, &reader);
 
 		check_result(file, rc, began_ms);
 		if (one_in(8))
@@ -57,8 +68,9 @@ static void hold_files(void *unused)
 	(void)unused;
 	while (!is_over()) {
 		const struct file *file = &files[draw(FILES)];
+		struct reader reader = { .job = some_job(), .hold_ms = draw(5000) };
 
-		(void)kernel_read_file(file->dir, file->name, false, draw(5000));
+		(void)kernel_read_file(file->dir, file->name, &reader);
 		fiber_sleep_ms(1 + draw(20));
 	}
 	world.helpers_left--;
@@ -108,16 +120,29 @@ static void reclaim(void *unused)
 /* --- hints and settings -------------------------------------------------------------------------
  */
 
+/* What nobody reads stays ahead. */
+static void announce_silently(const uint32_t *ids, uint32_t count)
+{
+	if (!world.plan.jobs || world.silent_ahead)
+		return;
+	world.silent_ahead = SILENT_UNKNOWN;
+	world.silent_ahead = cache_order(world.cache, world.silent, 0, ids, count) ? 0 : count;
+}
+
 static void announce(uint64_t epoch)
 {
 	uint32_t ids[3 * FILES], samples = cache_samples(world.cache), count = 0;
+	uint32_t job = world.plan.jobs ? some_job() : 0;
 
 	if (!cache_scan_complete(world.cache) || !samples)
 		return;
 	while (count < 3 * FILES && count < 2 * samples)
 		ids[count++] = draw(samples);
-	(void)cache_order(world.cache, 0, epoch, ids, count);
-	(void)cache_epoch(world.cache, 0, epoch);
+	(void)cache_order(world.cache, job, epoch, ids, count);
+	(void)cache_epoch(world.cache, job, epoch);
+	announce_silently(ids, count);
+	if (one_in(8))
+		(void)cache_drop_orders(world.cache, job);
 }
 
 static void give_hint(uint64_t *epoch)
@@ -157,6 +182,20 @@ static void hint(void *unused)
 	while (!is_over()) {
 		fiber_sleep_ms(1 + draw(40));
 		give_hint(&epoch);
+	}
+	world.helpers_left--;
+}
+
+/* Trainings end, and others begin, which get their numbers. */
+static void change_jobs(void *unused)
+{
+	(void)unused;
+	while (!is_over()) {
+		uint32_t *job = &world.jobs[draw(JOBS)];
+
+		fiber_sleep_ms(1 + draw(200));
+		if (cache_job_end(world.cache, *job) || cache_job_begin(world.cache, job))
+			fail_run("job %u does not end, or no other begins", *job);
 	}
 	world.helpers_left--;
 }
@@ -234,6 +273,7 @@ void people_start(void)
 	help("faults", fault_source, plan->hangs || plan->dirs_hang);
 	help("reclaim", reclaim, plan->reclaims);
 	help("hints", hint, plan->hints);
+	help("jobs", change_jobs, plan->jobs_end);
 	help("settings", set_things, plan->resizes);
 	help("scanner", scan, true);
 	help("fanotify", kernel_tell_accesses, plan->observed);

@@ -15,6 +15,8 @@
 #define FILES 18     /* of the source, at most */
 #define PAGES_MAX 16 /* of a file */
 #define READERS_MAX 8
+#define SILENT_UNKNOWN UINT64_MAX
+#define JOBS 3 /* trainings that are read for, besides job 0 */
 
 /* What a run is like, drawn from its seed. */
 struct plan {
@@ -28,6 +30,8 @@ struct plan {
 	bool stores_fail; /* the kernel takes some of the pages and refuses the rest */
 	bool hints;	  /* scores, orders, warm, pin, evict */
 	bool resizes;	  /* capacity and policy */
+	bool jobs;	  /* it is known for which training each reader reads */
+	bool jobs_end;	  /* trainings end, and others begin */
 	bool interrupts;  /* readers that are interrupted */
 	bool stops_early; /* the daemon ends under load */
 	unsigned readers;
@@ -46,6 +50,9 @@ struct world {
 	struct cache *cache;
 	struct tree *tree;
 	_Atomic bool stopping; /* cache_stop() has begun */
+	uint32_t jobs[JOBS];
+	uint32_t silent;       /* a training that announces and does not read */
+	uint64_t silent_ahead; /* so many samples; or it is announcing them just now */
 	unsigned readers_left;
 	unsigned helpers_left;	/* other fibers that must end before the cache does */
 	uint64_t limit_bytes;	/* memory must stay below this */
@@ -112,10 +119,16 @@ void kernel_reclaim(void);
 /* The mount has ended: who waits for it goes on. */
 void kernel_end(void);
 
-/* Reads a whole file like a reader would: open, READs, close after `hold_ms`. 0 or a negative
- * errno. Checks that all bytes are of the version that was opened, and that the source had it not
- * too long ago. */
-int kernel_read_file(int dir, const char *name, bool direct, uint64_t hold_ms);
+/* How a file is read, and for which training. */
+struct reader {
+	uint32_t job; /* or SCHED_JOB_ANY */
+	bool direct;
+	uint64_t hold_ms; /* it is kept open for so long */
+};
+
+/* Reads a whole file like a reader would: open, READs, close. 0 or a negative errno. Checks that
+ * all bytes are of the version that was opened, and that the source had it not too long ago. */
+int kernel_read_file(int dir, const char *name, const struct reader *reader);
 /* Native mode: tells the cache of opens and closes until the end. */
 void kernel_tell_accesses(void *unused);
 

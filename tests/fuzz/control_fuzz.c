@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "control/group.h"
 #include "control/parse.h"
 #include "fuzz.h"
 
@@ -112,6 +113,43 @@ static int on_epoch(void *ctx, uint64_t epoch)
 	return ++world->calls == world->refuse_at ? -EBUSY : 0;
 }
 
+static int on_group(void *ctx, const char *name)
+{
+	struct world *world = ctx;
+
+	fuzz_require(!*name || group_is_name(name), "a group has a proper name, or none");
+	digest_add(world, 'g');
+	for (; *name; name++)
+		digest_add(world, (unsigned char)*name);
+	return ++world->calls == world->refuse_at ? -EBUSY : 0;
+}
+
+static int on_shared(void *ctx, uint64_t epoch, const uint32_t *ids, const float *weights,
+		     uint32_t count)
+{
+	struct world *world = ctx;
+	uint32_t bits;
+
+	for (uint32_t i = 0; weights && i < count; i++) {
+		fuzz_require(isfinite(weights[i]) && weights[i] >= 0,
+			     "a weight is finite and not negative");
+		memcpy(&bits, &weights[i], sizeof(bits));
+		digest_add(world, bits);
+	}
+	digest_add(world, 's');
+	return on_order(ctx, epoch, ids, count);
+}
+
+static int on_read_shared(void *ctx, uint64_t epoch)
+{
+	return on_epoch(ctx, epoch + 7);
+}
+
+static int on_read_importance(void *ctx)
+{
+	return digest_text(ctx, 'i', "importance");
+}
+
 static int on_warm(void *ctx, const char *path)
 {
 	return digest_text(ctx, 'w', path);
@@ -144,6 +182,12 @@ static int on_capacity(void *ctx, uint64_t bytes, double share)
 	return on_epoch(ctx, bytes + (uint64_t)(share * 1e9));
 }
 
+static int on_uses(void *ctx, double uses)
+{
+	fuzz_require(uses >= 1 && uses <= SHADE_USES_MAX, "uses are within their bounds");
+	return on_epoch(ctx, (uint64_t)(uses * 1e9));
+}
+
 static int on_rescan(void *ctx)
 {
 	return digest_text(ctx, 'r', "rescan");
@@ -158,6 +202,11 @@ static const struct control_ops ops = {
 	.scores = on_scores,
 	.order = on_order,
 	.epoch = on_epoch,
+	.uses = on_uses,
+	.group = on_group,
+	.shared = on_shared,
+	.read_shared = on_read_shared,
+	.read_importance = on_read_importance,
 	.warm = on_warm,
 	.evict = on_evict,
 	.pin = on_pin,
@@ -268,13 +317,19 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 		FUZZ_PART("pin ./x\npin ./\n"),
 		FUZZ_PART("evict ./y\nunpin z\n"),
 		FUZZ_PART("capacity 40%\ncapacity 8G\n"),
-		FUZZ_PART("policy lru\nrescan\n# note\n\n"),
+		FUZZ_PART("policy lru\nuses 2.5\nrescan\n# note\n\n"),
 		FUZZ_PART("\365SHD\1\0\1\0\30\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\200"
 			  "?\0\0\0@"),
 		FUZZ_PART("\365SHD\1\0\2\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0"
 			  "\6\0\0\0"),
 		FUZZ_PART("\365SHD\1\0\3\0\10\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0"),
 		FUZZ_PART("\365SHD\1\0\4\0\16\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0aa\0bb\0"),
+		FUZZ_PART("group sweep-1.2_a\ngroup\ngroup .x\nimportance\n"),
+		FUZZ_PART("order 3 begin group\norder 3 read\n"),
+		FUZZ_PART("\365SHD\1\0\5\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0"
+			  "\6\0\0\0"),
+		FUZZ_PART("\365SHD\1\0\5\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\5\0\0\0"
+			  "\0\0\200?"),
 		FUZZ_PART("\365SHD\1\0\4\0\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"),
 	};
 

@@ -20,11 +20,12 @@ Test(control, every_command)
 		       "warm ./\n"
 		       "pin x\n"
 		       "unpin ././/x\n"
+		       "uses 2.5\n"
 		       "capacity 8G\n"
 		       "capacity 40%\n"
 		       "policy lru\n"
 		       "rescan\n",
-		       "ok 12 commands\n");
+		       "ok 13 commands\n");
 	cr_assert_str_eq(world.log, "score 5 0.25\n"
 				    "score 6 1000\n"
 				    "epoch 18446744073709551615\n"
@@ -33,11 +34,40 @@ Test(control, every_command)
 				    "warm .\n"
 				    "pin x\n"
 				    "unpin x\n"
+				    "uses 2.5\n"
 				    "capacity 8589934592 0\n"
 				    "capacity 0 0.4\n"
 				    "policy lru\n"
 				    "rescan\n");
 	cr_assert_eq(world.score_calls, 1);
+}
+
+Test(control, orders_of_a_group)
+{
+	cr_assert_said("group sweep-1\n"
+		       "order 3 begin group\n"
+		       "order 3 5 6\n"
+		       "order 3 end\n"
+		       "order 3 begin\n"
+		       "order 3 7\n"
+		       "order 3 end\n"
+		       "order 3 read\n"
+		       "importance\n"
+		       "group\n",
+		       "ok 10 commands\n");
+	cr_assert_str_eq(world.log, "group 'sweep-1'\nshared order 3: 5 6\norder 3: 7\nread 3\n"
+				    "importance\ngroup ''\n");
+	world.refuse = -EEXIST;
+	cr_assert_eq(say("order 4 begin group\norder 4 1\norder 4 end\n"), -EEXIST);
+	cr_assert_str_eq(control_parser_answer(p),
+			 "line 3: order: the group has an order of that epoch; what came before "
+			 "it was applied, what follows was not\n");
+	world.refuse = -ENOENT;
+	cr_assert_eq(say("order 9 read\n"), -ENOENT);
+	cr_assert_not_null(strstr(control_parser_answer(p), "the group has no order"));
+	world.refuse = -ENXIO;
+	cr_assert_eq(say("importance\n"), -ENXIO);
+	cr_assert_not_null(strstr(control_parser_answer(p), "write group NAME first"));
 }
 
 Test(control, paths_of_any_bytes)
@@ -141,8 +171,10 @@ static const char *const bad_lines[][2] = {
 	{ "order\n", "order: '' is not an epoch" },
 	{ "order x begin\n", "order: 'x' is not an epoch" },
 	{ "order 18446744073709551616 begin\n", "order: '18446744073709551616' is not an epoch" },
-	{ "order 1 begin now\n", "order: 'now' is too much" },
-	{ "order 1 start\n", "order: 'start' is not begin, end or a sample id" },
+	{ "order 1 begin now\n", "order: 'now' is not group" },
+	{ "order 1 begin group now\n", "order: 'now' is too much" },
+	{ "order 1 read now\n", "order: 'now' is too much" },
+	{ "order 1 start\n", "order: 'start' is not begin, end, read or a sample id" },
 	{ "order 9\n", "order: begin, end or sample ids are missing" },
 	{ "order 9 end 1\n", "order: '1' is too much" },
 	{ "order 9 64\n", "order: id 64 is out of range, there are 64" },
@@ -153,6 +185,16 @@ static const char *const bad_lines[][2] = {
 	{ "epoch\n", "epoch: '' is not a number" },
 	{ "epoch -1\n", "epoch: '-1' is not a number" },
 	{ "epoch 1 2\n", "epoch: '2' is too much" },
+	{ "uses\n", "uses: '' is not a number from 1 to 1000" },
+	{ "uses 0.5\n", "uses: '0.5' is not a number from 1 to 1000" },
+	{ "uses nan\n", "uses: 'nan' is not a number from 1 to 1000" },
+	{ "uses 2 3\n", "uses: '3' is too much" },
+	{ "group .a\n",
+	  "group: '.a' is not the name of a group: up to 63 letters, digits and . _ -" },
+	{ "group a/b\n",
+	  "group: 'a/b' is not the name of a group: up to 63 letters, digits and . _ -" },
+	{ "group a b\n", "group: 'b' is too much" },
+	{ "importance now\n", "importance: 'now' is too much" },
 	{ "capacity\n", "capacity: '' is not a size like 512M, 8G or 40%" },
 	{ "capacity 8X\n", "capacity: '8X' is not a size like 512M, 8G or 40%" },
 	{ "capacity 16777216T\n", "capacity: '16777216T' is not a size like 512M, 8G or 40%" },

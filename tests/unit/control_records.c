@@ -25,6 +25,34 @@ Test(control_records, every_record)
 				    "epoch 6\nepoch 7\norder 8:\n");
 }
 
+static void put_shared(struct bytes *bytes, uint64_t epoch, const uint32_t *ids,
+		       const float *weights, uint32_t count)
+{
+	put_head(bytes, 1, SHADE_RECORD_SHARED, 16 + (uint64_t)count * (weights ? 8 : 4));
+	put_u64(bytes, epoch);
+	put_u64(bytes, count);
+	put(bytes, ids, count * sizeof(*ids));
+	if (weights)
+		put(bytes, weights, count * sizeof(*weights));
+}
+
+Test(control_records, orders_of_a_group)
+{
+	struct bytes bytes = { .size = 0 };
+
+	put_shared(&bytes, 3, (uint32_t[]){ 5, 6 }, NULL, 2);
+	put_shared(&bytes, 4, (uint32_t[]){ 7, 7 }, (float[]){ 0.5f, 2 }, 2);
+	put_shared(&bytes, 5, NULL, NULL, 0);
+	cr_assert_eq(send(&bytes), 0, "%s", control_parser_answer(p));
+	cr_assert_str_eq(world.log, "shared order 3: 5 6\nshared order 4: 7 7\nweight 0.5\n"
+				    "weight 2\nshared order 5:\n");
+	bytes.size = 0;
+	put_shared(&bytes, 4, (uint32_t[]){ 7, 7 }, (float[]){ 1, -1 }, 2);
+	cr_assert_eq(send(&bytes), -EINVAL);
+	cr_assert_str_eq(control_parser_answer(p), "record 1, byte 44: entry 1: a weight is a "
+						   "finite number of 0 or more\n");
+}
+
 /* A record inside a text order is none of its business. */
 Test(control_records, a_record_between_the_lines_of_an_order)
 {
@@ -107,7 +135,7 @@ Test(control_records, bad_heads)
 	refuse_head(0, 1, 8, 0, "record 1, byte 6: version 0 is not known here, only 1\n");
 	refuse_head(2, 1, 8, 0, "record 1, byte 6: version 2 is not known here, only 1\n");
 	refuse_head(1, 0, 8, 0, "record 1, byte 8: there is no record type 0\n");
-	refuse_head(1, 5, 8, 0, "record 1, byte 8: there is no record type 5\n");
+	refuse_head(1, 6, 8, 0, "record 1, byte 8: there is no record type 6\n");
 	refuse_head(1, 1, 7, 0, "record 1, byte 16: 7 bytes are too few for a record of type 1\n");
 	refuse_head(1, 2, 15, 0,
 		    "record 1, byte 16: 15 bytes are too few for a record of type 2\n");
@@ -139,7 +167,7 @@ Test(control_records, the_first_wrong_byte_is_refused)
 	} cases[] = {
 		{ "\365\n", 1 },	  { "\365epoch 1\n", 1 },   { "\365S ", 2 },
 		{ "\365SHd", 3 },	  { "\365SHD\2\0", 5 },	    { "\365SHD\1\1", 5 },
-		{ "\365SHD\1\0\0\0", 7 }, { "\365SHD\1\0\5\0", 7 }, { "\365SHD\1\0\1\1", 7 },
+		{ "\365SHD\1\0\0\0", 7 }, { "\365SHD\1\0\6\0", 7 }, { "\365SHD\1\0\1\1", 7 },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

@@ -109,6 +109,42 @@ static int world_epoch(void *ctx, uint64_t epoch)
 	return 0;
 }
 
+static int world_uses(void *ctx, double uses)
+{
+	note(ctx, "uses %g\n", uses);
+	return 0;
+}
+
+static int world_group(void *ctx, const char *name)
+{
+	note(ctx, "group '%s'\n", name);
+	return 0;
+}
+
+static int world_shared(void *ctx, uint64_t epoch, const uint32_t *ids, const float *weights,
+			uint32_t count)
+{
+	note(ctx, "shared ");
+	world_order(ctx, epoch, ids, count);
+	for (uint32_t i = 0; weights && i < count; i++) {
+		cr_assert(weights[i] >= 0 && isfinite(weights[i]));
+		note(ctx, "weight %g\n", (double)weights[i]);
+	}
+	return ((struct world *)ctx)->refuse;
+}
+
+static int world_read_shared(void *ctx, uint64_t epoch)
+{
+	note(ctx, "read %" PRIu64 "\n", epoch);
+	return ((struct world *)ctx)->refuse;
+}
+
+static int world_read_importance(void *ctx)
+{
+	note(ctx, "importance\n");
+	return ((struct world *)ctx)->refuse;
+}
+
 static int world_evict(void *ctx, const char *path)
 {
 	struct world *w = ctx;
@@ -152,6 +188,11 @@ static const struct control_ops world_ops = {
 	.scores = world_scores,
 	.order = world_order,
 	.epoch = world_epoch,
+	.uses = world_uses,
+	.group = world_group,
+	.shared = world_shared,
+	.read_shared = world_read_shared,
+	.read_importance = world_read_importance,
 	.warm = world_warm,
 	.evict = world_evict,
 	.pin = world_pin,
