@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /*
  * Batches on a device. Each batch in flight has a set of buffers: its ids, room for losses and
- * scores on the device, pinned memory that the scores are copied to, and an event behind the copy.
+ * scores on the device, pinned memory that these are copied to, and an event behind the copy.
  * Submitting only queues; a batch is handed over once its event has passed. The set that was freed
  * last is used first, so that a training that the device keeps up with uses two or three sets, and
  * only the first use of a set allocates.
@@ -21,8 +21,7 @@
 
 struct buffers {
 	uint32_t *ids;
-	float *losses;	 /* on the device: for a caller without losses_out */
-	uint32_t *words; /* on the device: faults, then the scores */
+	uint32_t *words; /* on the device: faults, then the scores, then the losses */
 	uint32_t *host;	 /* their copy, pinned */
 	cudaEvent_t done;
 	uint32_t count, room;
@@ -78,13 +77,17 @@ class on_device
 static void buffers_free(struct buffers *buffers)
 {
 	free(buffers->ids);
-	(void)cudaFree(buffers->losses);
 	(void)cudaFree(buffers->words);
 	(void)cudaFreeHost(buffers->host);
 	buffers->ids = NULL;
-	buffers->losses = NULL;
 	buffers->words = buffers->host = NULL;
 	buffers->room = 0;
+}
+
+/* A word of faults, and a score and a loss for each sample. */
+static size_t words_of(uint32_t count)
+{
+	return 1 + 2 * (size_t)count;
 }
 
 static cudaError_t buffers_allocate(struct buffers *buffers, uint32_t count)
@@ -95,11 +98,9 @@ static cudaError_t buffers_allocate(struct buffers *buffers, uint32_t count)
 	buffers->ids = (uint32_t *)malloc(count * sizeof(*buffers->ids));
 	if (!buffers->ids)
 		return cudaErrorMemoryAllocation;
-	error = cudaMalloc((void **)&buffers->losses, count * sizeof(*buffers->losses));
+	error = cudaMalloc((void **)&buffers->words, words_of(count) * 4);
 	if (error == cudaSuccess)
-		error = cudaMalloc((void **)&buffers->words, (count + 1) * 4);
-	if (error == cudaSuccess)
-		error = cudaMallocHost((void **)&buffers->host, (count + 1) * 4);
+		error = cudaMallocHost((void **)&buffers->host, words_of(count) * 4);
 	if (error == cudaSuccess)
 		buffers->room = count;
 	else
@@ -143,13 +144,18 @@ static void launch_loss(const struct shade_score_batch *batch, float *losses, ui
 		       faults);
 }
 
+static float *losses_of(const struct buffers *buffers, uint32_t *words)
+{
+	return (float *)(words + 1 + buffers->count);
+}
+
+/* Losses that were given are there already. */
 static void launch(const struct device *device, const struct shade_score_batch *batch,
 		   struct buffers *buffers)
 {
 	cudaStream_t stream = (cudaStream_t)batch->stream;
-	float *losses = batch->losses_out ? batch->losses_out : buffers->losses;
+	float *losses = losses_of(buffers, buffers->words);
 	float *scores = (float *)(buffers->words + 1);
-	const float *ranked = batch->logits ? losses : batch->losses;
 	const uint32_t grid = (batch->count + RANK_THREADS - 1) / RANK_THREADS;
 
 	if (batch->logits && batch->dtype == SHADE_SCORE_F32)
@@ -158,7 +164,7 @@ static void launch(const struct device *device, const struct shade_score_batch *
 		launch_loss<SHADE_SCORE_F16>(batch, losses, buffers->words);
 	else if (batch->logits)
 		launch_loss<SHADE_SCORE_BF16>(batch, losses, buffers->words);
-	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, ranked, batch->count, device->table, scores,
+	LAUNCH(rank_kernel, grid, RANK_THREADS, stream, losses, batch->count, device->table, scores,
 	       buffers->words);
 	LAUNCH(withhold_kernel, grid, RANK_THREADS, stream, buffers->words, batch->count, scores);
 }
@@ -169,22 +175,26 @@ static cudaError_t queue_batch(const struct device *device, const struct shade_s
 {
 	cudaStream_t stream = (cudaStream_t)batch->stream;
 	size_t bytes = batch->count * sizeof(float);
+	float *losses = losses_of(buffers, buffers->words);
 	cudaError_t error = cudaMemsetAsync(buffers->words, 0, 4, stream);
 
+	if (error == cudaSuccess && !batch->logits)
+		error = cudaMemcpyAsync(losses, batch->losses, bytes, cudaMemcpyDeviceToDevice,
+					stream);
 	if (error != cudaSuccess)
 		return error;
 	/* Clears an error that other code of the process has left. */
 	(void)cudaGetLastError();
 	launch(device, batch, buffers);
 	error = cudaGetLastError();
-	if (error == cudaSuccess && !batch->logits && batch->losses_out)
-		error = cudaMemcpyAsync(batch->losses_out, batch->losses, bytes,
-					cudaMemcpyDeviceToDevice, stream);
+	if (error == cudaSuccess && batch->losses_out)
+		error = cudaMemcpyAsync(batch->losses_out, losses, bytes, cudaMemcpyDeviceToDevice,
+					stream);
 	if (error == cudaSuccess && batch->scores_out)
 		error = cudaMemcpyAsync(batch->scores_out, buffers->words + 1, bytes,
 					cudaMemcpyDeviceToDevice, stream);
 	if (error == cudaSuccess)
-		error = cudaMemcpyAsync(buffers->host, buffers->words, bytes + 4,
+		error = cudaMemcpyAsync(buffers->host, buffers->words, words_of(batch->count) * 4,
 					cudaMemcpyDeviceToHost, stream);
 	if (error == cudaSuccess)
 		error = cudaEventRecord(buffers->done, stream);
@@ -310,6 +320,7 @@ static int device_take(struct device *device, int wait, struct device_result *re
 	device->queue_count--;
 	result->ids = buffers->ids;
 	result->scores = (const float *)(buffers->host + 1);
+	result->losses = losses_of(buffers, buffers->host);
 	result->count = buffers->count;
 	result->faults = buffers->host[0];
 	return 1;

@@ -14,7 +14,7 @@
 
 #include "shade/score.h"
 
-#define DEVICE_VERSION 2u
+#define DEVICE_VERSION 3u
 #define DEVICE_WHY_MAX 256
 #define DEVICE_IN_FLIGHT_MAX 256			 /* batches */
 #define DEVICE_TABLE ((size_t)2 * SHADE_SCORE_BATCH_MAX) /* scores, by twice the rank */
@@ -30,6 +30,7 @@ enum device_fault {
 struct device_result {
 	const uint32_t *ids;
 	const float *scores;
+	const float *losses;
 	uint32_t count;
 	uint32_t faults; /* of enum device_fault; not 0: there are no scores */
 };

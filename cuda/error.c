@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -41,4 +42,9 @@ uint64_t score_hash(uint64_t hash, const void *bytes, size_t size)
 		size -= step;
 	}
 	return hash;
+}
+
+int score_no_memory(void)
+{
+	return score_fail(-ENOMEM, "out of memory");
 }

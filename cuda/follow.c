@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "pace.h"
 #include "shade/client.h"
 
 /* A binary record: 16 bytes, little endian. */
@@ -33,6 +34,8 @@ struct follow {
 	struct shade *mount;
 	uint32_t samples;
 	struct shade_scorer *scorer;
+	struct pace pace;
+	double told_uses;   /* what the mount was told; 0: nothing */
 	struct lines lines; /* binary: only to count records */
 	uint64_t *resident; /* little endian, so its bytes are the scorer's bitmap */
 	uint32_t *order;
@@ -70,11 +73,16 @@ static void write_order(const struct follow *f, uint64_t epoch, uint32_t length)
 
 static void announce(struct follow *f, uint64_t epoch)
 {
-	uint32_t length = shade_scorer_length(f->scorer, 0, 1);
+	uint32_t length;
+	int64_t rc;
 
 	if (f->any && epoch <= f->announced)
 		return;
-	must_score(shade_scorer_order(f->scorer, epoch, 0, 1, f->order, length));
+	rc = shade_scorer_order(f->scorer, epoch, 0, 1, f->order, f->samples);
+	if (rc == -ENOENT) /* the first time mode auto draws nothing ahead */
+		return;
+	must_score(rc);
+	length = (uint32_t)rc;
 	must_mount(shade_order(f->mount, epoch, f->order, length));
 	if (f->options->orders)
 		write_order(f, epoch, length);
@@ -85,8 +93,32 @@ static void announce(struct follow *f, uint64_t epoch)
 	f->any = true;
 }
 
+/* How often samples are used follows what the epoch that has ended was like. */
+static void adapt(struct follow *f)
+{
+	struct shade_scorer_options options = { .size = sizeof(options) };
+	struct shade_score_span span;
+	char line[64];
+	int rc = pace_end(&f->pace, &span);
+
+	must_mount(rc);
+	if (rc)
+		must_score(shade_scorer_measured(f->scorer, &span, 1));
+	must_score(shade_scorer_get_options(f->scorer, &options));
+	if (options.mode != SHADE_SCORE_ADAPT && options.mode != SHADE_SCORE_ECHO)
+		return;
+	if (options.uses <= f->told_uses && options.uses >= f->told_uses)
+		return;
+	snprintf(line, sizeof(line), "uses %.4g\n", options.uses);
+	must_mount(shade_command(f->mount, line, strlen(line), NULL, 0));
+	if (f->told_uses > 0)
+		printf("uses %.2f\n", options.uses); /* goes out with the order that follows */
+	f->told_uses = options.uses;
+}
+
 static void begin(struct follow *f, uint64_t epoch)
 {
+	adapt(f);
 	must_mount(shade_resident(f->mount, f->resident, f->samples));
 	must_score(shade_scorer_begin(f->scorer, epoch, (const uint8_t *)f->resident));
 	/* A training that begins anew: the mount takes no order of an epoch that has passed. */
@@ -107,6 +139,7 @@ static void flush(struct follow *f)
 	if (shade_scorer_update(f->scorer, f->ids, f->losses, f->count, f->scores))
 		lines_fail(&f->lines, "%s", shade_score_error());
 	must_mount(shade_scores(f->mount, f->ids, f->scores, f->count));
+	must_mount(pace_step(&f->pace));
 	f->count = 0;
 }
 
@@ -239,6 +272,7 @@ static void take_over(struct follow *f)
 static void follow_init(struct follow *f)
 {
 	struct shade_scorer_options options = f->options->scorer;
+	int64_t capacity;
 
 	must_mount(shade_open(f->options->mount, f->options->job, &f->mount));
 	must_mount(shade_wait(f->mount, SCAN_WAIT_MS));
@@ -246,8 +280,14 @@ static void follow_init(struct follow *f)
 	if (!f->samples)
 		give_up("%s has no samples", f->options->mount);
 	options.samples = f->samples;
+	capacity = pace_init(&f->pace, f->mount, f->samples);
+	must_mount((int)capacity);
+	if (!options.capacity)
+		options.capacity = (uint32_t)capacity;
 	must_score(shade_scorer_create(&f->scorer, &options));
 	must_score(shade_scorer_batch(f->scorer, f->options->batch));
+	if (f->options->neighbours)
+		neighbours_read(f->options->neighbours, f->scorer, f->samples);
 	take_over(f);
 	f->resident = must(calloc((options.samples + (size_t)63) / 64, 8));
 	f->order = must(malloc(options.samples * sizeof(*f->order)));

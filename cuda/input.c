@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Reads and writes files, and exits with a sentence where they are not what they should be. */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,45 @@ void scores_read(struct lines *lines, struct shade_scorer *s, uint32_t samples)
 		if (score >= 0 && shade_scorer_merge(s, &id, &score, 1))
 			lines_fail(lines, "%s", shade_score_error());
 	}
+}
+
+void losses_read(struct lines *lines, struct shade_scorer *s, uint32_t samples)
+{
+	while (lines_next(lines)) {
+		uint32_t id;
+		float loss;
+
+		if (!lines_has_word(lines))
+			continue;
+		id = (uint32_t)lines_take_number(lines, "an id", samples - 1);
+		loss = (float)lines_take_real(lines, "a loss");
+		lines_end(lines);
+		if (shade_scorer_merge_losses(s, &id, &loss, 1))
+			lines_fail(lines, "%s", shade_score_error());
+	}
+}
+
+void neighbours_read(const char *path, struct shade_scorer *s, uint32_t samples)
+{
+	uint32_t *ids = must(malloc(samples * sizeof(*ids))), count = 0;
+	struct lines lines;
+
+	lines_open(&lines, path);
+	while (lines_next(&lines)) {
+		if (!lines_has_word(&lines))
+			continue;
+		if (count == samples)
+			lines_fail(&lines, "there are more ids than samples");
+		ids[count++] = (uint32_t)lines_take_number(&lines, "an id", samples - 1);
+		lines_end(&lines);
+	}
+	lines_close(&lines);
+	if (count < samples)
+		fail("%s has %" PRIu32 " ids, but there are %" PRIu32 " samples", path, count,
+		     samples);
+	if (shade_scorer_neighbours(s, ids))
+		fail("%s: %s", path, shade_score_error());
+	free(ids);
 }
 
 unsigned char *file_read(const char *path, uint64_t most, uint64_t *size)

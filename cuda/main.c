@@ -19,24 +19,39 @@ static const char help[] =
 	"follow  reads lines EPOCH ID LOSS as a training computes them; a blank line ends a\n"
 	"        batch, EPOCH end an epoch. Scores, orders and epochs go to the shadefs at MNT.\n"
 	"        Begins with the scores that the mount has, if it has some.\n"
-	"        Prints 'order EPOCH LENGTH' for each order that was announced.\n"
+	"        Prints 'order EPOCH LENGTH' for each order that was announced, and with\n"
+	"        mode auto 'uses E' when it uses a fetched sample more or less often.\n"
 	"\n"
 	"options of order and follow:\n"
-	"  --mode NAME       pads (default), paper, echo, uniform or replacement\n"
+	"  --mode NAME       pads, paper, echo, prune, iis, uniform, replacement or auto;\n"
+	"                    default: order pads, follow auto, which only follow has\n"
 	"  --seed S          the same seed gives the same orders (default 0)\n"
 	"  --epoch E         order: which epoch; follow: the first one (default 0)\n"
 	"  --rep R           times a resident sample that was drawn comes: paper, pads (default "
 	"1)\n"
 	"  --repeats N       entries of one sample in an epoch, at most: pads\n"
 	"                    (default 2 R, at least 4)\n"
-	"  --cover K         every sample once in K epochs: pads (default 5)\n"
-	"  --uses E          mean uses of a fetched sample: echo (default 4)\n"
-	"  --strength S      how far uses grow with importance, 0 to 1: echo (default 0)\n"
-	"  --capacity N      samples that the cache holds: echo, which needs it\n"
+	"  --cover K         every sample once in K epochs: pads, prune, iis with substitutes\n"
+	"                    (default 5)\n"
+	"  --uses E          mean uses of a fetched sample: echo (default 4); auto: those\n"
+	"                    that it begins with (default 1)\n"
+	"  --strength S      how far uses grow with importance, 0 to 1: echo, auto\n"
+	"                    (default 0)\n"
+	"  --capacity N      samples that the cache holds: echo, auto; order needs it,\n"
+	"                    follow asks the mount\n"
+	"  --keep P          the chance of a sample whose loss is below the mean: prune\n"
+	"                    (default 0.5); echo, auto: of one that is to be fetched\n"
+	"                    (default: all come)\n"
+	"  --epochs N        of the whole training: with --keep the last eighth reads all\n"
+	"  --substitute 1    residents stand in for absent samples of low loss: iis\n"
+	"  --package N       absent samples of low loss come in runs of N: iis\n"
+	"  --neighbours FILE  all ids, one a line, as they are near at the source: for\n"
+	"                    --package (default: as they are numbered)\n"
 	"  --backend NAME    auto (default), cpu or cuda\n"
 	"options of order:\n"
 	"  --samples N       the ids are 0 to N-1\n"
 	"  --scores FILE     lines ID SCORE, or MNT/.shade/scores; - is standard input\n"
+	"  --losses FILE     lines ID LOSS: prune, iis, echo with --keep\n"
 	"  --resident FILE   bits by id, as in MNT/.shade/resident\n"
 	"  --rank R          the part of this process (default 0)\n"
 	"  --world W         of so many (default 1)\n"
@@ -44,6 +59,7 @@ static const char help[] =
 	"options of follow:\n"
 	"  --job NAME        the scores and orders of this training among several\n"
 	"  --batch N         end a batch after N records, too\n"
+	"  --most E          uses never get above this: auto (default 8)\n"
 	"  --lookahead 1     draw and announce each order one epoch ahead\n"
 	"  --orders DIR      write each order to DIR/order.EPOCH, one id a line\n"
 	"  --binary          16-byte records instead of lines; see the manual page\n"
@@ -60,11 +76,18 @@ enum {
 	OPT_REPEATS,
 	OPT_COVER,
 	OPT_USES,
+	OPT_MOST_USES,
 	OPT_STRENGTH,
 	OPT_CAPACITY,
+	OPT_KEEP,
+	OPT_EPOCHS,
+	OPT_SUBSTITUTE,
+	OPT_PACKAGE,
+	OPT_NEIGHBOURS,
 	OPT_BACKEND,
 	OPT_SAMPLES,
 	OPT_SCORES,
+	OPT_LOSSES,
 	OPT_RESIDENT,
 	OPT_RANK,
 	OPT_WORLD,
@@ -88,8 +111,15 @@ static const struct {
 	{ "repeats", OPT_REPEATS, FOR_BOTH },
 	{ "cover", OPT_COVER, FOR_BOTH },
 	{ "uses", OPT_USES, FOR_BOTH },
+	{ "most", OPT_MOST_USES, FOR_FOLLOW },
 	{ "strength", OPT_STRENGTH, FOR_BOTH },
 	{ "capacity", OPT_CAPACITY, FOR_BOTH },
+	{ "keep", OPT_KEEP, FOR_BOTH },
+	{ "epochs", OPT_EPOCHS, FOR_BOTH },
+	{ "substitute", OPT_SUBSTITUTE, FOR_BOTH },
+	{ "package", OPT_PACKAGE, FOR_BOTH },
+	{ "neighbours", OPT_NEIGHBOURS, FOR_BOTH },
+	{ "losses", OPT_LOSSES, FOR_ORDER },
 	{ "backend", OPT_BACKEND, FOR_BOTH },
 	{ "samples", OPT_SAMPLES, FOR_ORDER },
 	{ "scores", OPT_SCORES, FOR_ORDER },
@@ -115,6 +145,12 @@ static uint32_t find_mode(const char *text)
 {
 	enum pads_mode mode;
 
+	if (!strcmp(text, "auto"))
+		return SHADE_SCORE_ADAPT;
+	if (!strcmp(text, "prune"))
+		return SHADE_SCORE_PRUNE;
+	if (!strcmp(text, "iis"))
+		return SHADE_SCORE_IIS;
 	if (pads_mode_find(text, &mode))
 		fail("there is no mode '%s'; shade-score --help lists them", text);
 	return mode;
@@ -152,11 +188,26 @@ static void set_scorer(struct shade_scorer_options *o, int option, const char *v
 	case OPT_USES:
 		o->uses = option_real("--uses", value, 1, 1000);
 		break;
+	case OPT_MOST_USES:
+		o->most_uses = option_real("--most", value, 1, 1000);
+		break;
 	case OPT_STRENGTH:
 		o->strength = option_real("--strength", value, 0, 1);
 		break;
 	case OPT_CAPACITY:
 		o->capacity = small("--capacity", value, 1, 1u << 30);
+		break;
+	case OPT_KEEP:
+		o->keep = option_real("--keep", value, 0.01, 1);
+		break;
+	case OPT_EPOCHS:
+		o->epochs = small("--epochs", value, 1, UINT32_MAX);
+		break;
+	case OPT_SUBSTITUTE:
+		o->substitute = small("--substitute", value, 0, 1);
+		break;
+	case OPT_PACKAGE:
+		o->package = small("--package", value, 1, 1u << 20);
 		break;
 	case OPT_BACKEND:
 		o->backend = find_backend(value);
@@ -178,6 +229,12 @@ static void set_option(struct command_options *o, int option, const char *value)
 		break;
 	case OPT_SCORES:
 		o->scores = value;
+		break;
+	case OPT_LOSSES:
+		o->losses = value;
+		break;
+	case OPT_NEIGHBOURS:
+		o->neighbours = value;
 		break;
 	case OPT_RESIDENT:
 		o->resident = value;
@@ -217,6 +274,8 @@ static void parse(struct command_options *options, int commands, int argc, char 
 
 	*options = (struct command_options){ .world = 1 };
 	shade_scorer_defaults(&options->scorer);
+	if (commands == FOR_FOLLOW)
+		options->scorer.mode = SHADE_SCORE_ADAPT;
 	for (size_t i = 0; i < OPTIONS; i++)
 		if (table[i].commands & commands)
 			known[count++] =

@@ -8,13 +8,23 @@
 
 #include "command.h"
 
-static void read_scores(struct shade_scorer *s, const struct command_options *o)
+/* What is known of the samples. */
+static void read_samples(struct shade_scorer *s, const struct command_options *o)
 {
 	struct lines lines;
 
-	lines_open(&lines, o->scores);
-	scores_read(&lines, s, o->scorer.samples);
-	lines_close(&lines);
+	if (o->scores) {
+		lines_open(&lines, o->scores);
+		scores_read(&lines, s, o->scorer.samples);
+		lines_close(&lines);
+	}
+	if (o->losses) {
+		lines_open(&lines, o->losses);
+		losses_read(&lines, s, o->scorer.samples);
+		lines_close(&lines);
+	}
+	if (o->neighbours)
+		neighbours_read(o->neighbours, s, o->scorer.samples);
 }
 
 static unsigned char *read_resident(const struct command_options *o)
@@ -71,20 +81,32 @@ static void print_order(struct shade_scorer *s, const struct command_options *o)
 		give_up("cannot write the order: %s", strerror(errno));
 }
 
+/* Where an epoch is as long as what is not left out, all ranks still have equally long parts. */
+static struct shade_scorer_options for_ranks(const struct command_options *options)
+{
+	struct shade_scorer_options o = options->scorer;
+
+	if (o.mode == SHADE_SCORE_PRUNE || o.mode == SHADE_SCORE_IIS)
+		o.multiple = options->world;
+	return o;
+}
+
 int command_order(const struct command_options *options)
 {
+	struct shade_scorer_options scorer = for_ranks(options);
 	struct shade_scorer *s;
 	unsigned char *resident;
 
 	if (!options->scorer.samples)
 		fail("order needs --samples");
+	if (options->scorer.mode == SHADE_SCORE_ADAPT)
+		fail("mode auto follows a training: it is for shade-score follow");
 	if (options->scorer.mode == SHADE_SCORE_ECHO && options->epoch && !options->state)
 		fail("echo goes on from epoch to epoch: give --state FILE, from the first one on");
-	must_score(shade_scorer_create(&s, &options->scorer));
+	must_score(shade_scorer_create(&s, &scorer));
 	if (options->state)
 		load_state(s, options->state);
-	if (options->scores)
-		read_scores(s, options);
+	read_samples(s, options);
 	resident = read_resident(options);
 	must_score(shade_scorer_begin(s, options->epoch, resident));
 	free(resident);

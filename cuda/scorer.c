@@ -30,7 +30,7 @@ void shade_scorer_defaults(struct shade_scorer_options *options)
 		.size = sizeof(*options),
 		.mode = SHADE_SCORE_PADS,
 		.rep = 1,
-		.uses = 4,
+		.most_uses = 8,
 		.device = -1,
 	};
 }
@@ -54,40 +54,89 @@ static int check_mode(const struct shade_scorer_options *o)
 {
 	uint32_t repeats = o->max_repeats ? o->max_repeats : (uint32_t)fmax(2 * o->rep, 4);
 
-	if (!pads_mode_name((enum pads_mode)o->mode))
+	if (o->mode != SHADE_SCORE_ADAPT && !scorer_skips(o) &&
+	    !pads_mode_name((enum pads_mode)o->mode))
 		return score_fail(-EINVAL, "there is no mode %" PRIu32, o->mode);
 	if (o->mode == SHADE_SCORE_PADS && (uint64_t)repeats * o->samples < o->draws)
 		return score_fail(-EINVAL,
 				  "%" PRIu32 " samples at most %" PRIu32 " times each do not"
 				  " fill an epoch of %" PRIu32,
 				  o->samples, repeats, o->draws);
-	if (o->mode == SHADE_SCORE_ECHO && (!o->capacity || o->capacity > o->samples))
+	if (scorer_echoes(o) && (!o->capacity || o->capacity > o->samples))
 		return score_fail(-EINVAL,
-				  "mode echo needs a capacity from 1 to %" PRIu32
+				  "mode %s needs a capacity from 1 to %" PRIu32
 				  " samples, not %" PRIu32,
-				  o->samples, o->capacity);
+				  o->mode == SHADE_SCORE_ECHO ? "echo" : "auto", o->samples,
+				  o->capacity);
+	return 0;
+}
+
+/* What modes that leave samples out have of their own. */
+static int check_skips(struct shade_scorer_options *o)
+{
+	if (o->mode == SHADE_SCORE_PRUNE && o->keep == 0)
+		o->keep = 0.5;
+	if (o->keep != 0 && !in_range(o->keep, PADS_CHANCE_MIN, 1))
+		return score_fail(-EINVAL, "keep is 0.01 to 1, not %g", o->keep);
+	if (o->substitute > 1)
+		return score_fail(-EINVAL, "substitute is 0 or 1, not %" PRIu32, o->substitute);
+	if (o->mode != SHADE_SCORE_IIS && (o->substitute || o->package))
+		return score_fail(-EINVAL, "only mode iis has substitutes and packages");
+	if (o->mode == SHADE_SCORE_IIS && o->keep != 0)
+		return score_fail(-EINVAL, "mode iis keeps samples by their losses, not by keep");
+	return 0;
+}
+
+/* Epochs that leave samples out are as long as what is left; here is the most that they can be. */
+static int fill_in_draws(struct shade_scorer_options *o)
+{
+	struct skip_request request = { .samples = o->samples, .multiple = o->multiple };
+	uint32_t most;
+
+	if (!o->multiple)
+		o->multiple = 1;
+	if (o->multiple > SCHED_ORDER_MAX)
+		return score_fail(-EINVAL, "multiple is too large: %" PRIu32, o->multiple);
+	most = skip_room(&request);
+	if (scorer_skips(o) && o->draws && o->draws != most)
+		return score_fail(-EINVAL,
+				  "how many entries an epoch of mode %s has cannot be said before"
+				  " it is drawn",
+				  o->mode == SHADE_SCORE_IIS ? "iis" : "prune");
+	if (scorer_skips(o))
+		o->draws = most;
+	if (!o->draws)
+		o->draws = o->samples < SCHED_ORDER_MAX ? o->samples : SCHED_ORDER_MAX;
 	return 0;
 }
 
 int scorer_check_options(struct shade_scorer_options *o)
 {
+	int rc;
+
 	if (o->samples < 1 || o->samples > SCHED_SAMPLES_MAX)
 		return score_fail(-EINVAL, "samples are 1 to %u, not %" PRIu32, SCHED_SAMPLES_MAX,
 				  o->samples);
-	if (!o->draws)
-		o->draws = o->samples < SCHED_ORDER_MAX ? o->samples : SCHED_ORDER_MAX;
+	rc = fill_in_draws(o);
+	if (rc)
+		return rc;
 	if (o->draws > SCHED_ORDER_MAX)
 		return score_fail(-EINVAL, "draws are at most %u, not %" PRIu32, SCHED_ORDER_MAX,
 				  o->draws);
 	if (!in_range(o->rep, 1, 1000))
 		return score_fail(-EINVAL, "rep is 1 to 1000, not %g", o->rep);
+	if (o->uses == 0)
+		o->uses = o->mode == SHADE_SCORE_ADAPT ? 1 : 4;
 	if (!in_range(o->uses, 1, 1000))
 		return score_fail(-EINVAL, "uses are 1 to 1000, not %g", o->uses);
+	if (!in_range(o->most_uses, 1, 1000))
+		return score_fail(-EINVAL, "most_uses are 1 to 1000, not %g", o->most_uses);
 	if (!in_range(o->strength, 0, 1))
 		return score_fail(-EINVAL, "strength is 0 to 1, not %g", o->strength);
 	if (o->lookahead > 1)
 		return score_fail(-EINVAL, "lookahead is 0 or 1, not %" PRIu32, o->lookahead);
-	return check_mode(o);
+	rc = check_skips(o);
+	return rc ? rc : check_mode(o);
 }
 
 /* --- life ------------------------------------------------------------------------------- */
@@ -95,8 +144,9 @@ int scorer_check_options(struct shade_scorer_options *o)
 void scorer_state_free(struct scorer_state *state)
 {
 	free(state->scores);
-	pads_echo_free(&state->echo);
-	assign_free(&state->assigned);
+	free(state->losses);
+	free(state->neighbours);
+	progress_free(&state->progress);
 	free((void *)state->nodes.node_of);
 	for (unsigned i = 0; i < PLANS; i++)
 		plan_free(&state->plans[i]);
@@ -146,16 +196,22 @@ static int choose_backend(struct shade_scorer *s)
 	return must ? rc : 0;
 }
 
-static int allocate_scores(struct scorer_state *state)
+int scorer_allocate(struct scorer_state *state)
 {
 	uint32_t samples = state->options.samples;
-	float *scores = malloc(samples * sizeof(*scores));
+	bool losses = scorer_needs_losses(&state->options);
 
-	if (!scores)
-		return score_fail(-ENOMEM, "out of memory");
+	state->scores = malloc(samples * sizeof(*state->scores));
+	if (losses) {
+		state->losses = malloc(samples * sizeof(*state->losses));
+		state->progress.planned = calloc(samples, sizeof(*state->progress.planned));
+	}
+	if (!state->scores || (losses && (!state->losses || !state->progress.planned)))
+		return score_no_memory();
 	for (uint32_t id = 0; id < samples; id++)
-		scores[id] = SHADE_SCORE_NONE;
-	state->scores = scores;
+		state->scores[id] = SHADE_SCORE_NONE;
+	for (uint32_t id = 0; losses && id < samples; id++)
+		state->losses[id] = NAN;
 	return 0;
 }
 
@@ -168,12 +224,12 @@ int shade_scorer_create(struct shade_scorer **out, const struct shade_scorer_opt
 		return rc;
 	s = calloc(1, sizeof(*s));
 	if (!s)
-		return score_fail(-ENOMEM, "out of memory");
+		return score_no_memory();
 	pthread_mutex_init(&s->lock, NULL);
 	s->state.options = *options;
 	rc = scorer_check_options(&s->state.options);
 	if (!rc)
-		rc = allocate_scores(&s->state);
+		rc = scorer_allocate(&s->state);
 	if (!rc)
 		rc = choose_backend(s);
 	if (rc) {
@@ -216,10 +272,10 @@ int shade_scorer_get_options(struct shade_scorer *s, struct shade_scorer_options
 /* --- the device --------------------------------------------------------------------------- */
 
 /* The last visit of a sample counts, so results are applied in the sequence of submission. */
-static void apply(struct shade_scorer *s, const uint32_t *ids, const float *scores, uint32_t count)
+static void apply(float *values, const uint32_t *ids, const float *news, uint32_t count)
 {
-	for (uint32_t i = 0; i < count; i++)
-		s->state.scores[ids[i]] = scores[i];
+	for (uint32_t i = 0; values && i < count; i++)
+		values[ids[i]] = news[i];
 }
 
 int scorer_drain(struct shade_scorer *s, bool wait)
@@ -239,7 +295,8 @@ int scorer_drain(struct shade_scorer *s, bool wait)
 			s->left_out++;
 			s->faults |= result.faults;
 		} else if (!rank_only) {
-			apply(s, result.ids, result.scores, result.count);
+			apply(s->state.scores, result.ids, result.scores, result.count);
+			apply(s->state.losses, result.ids, result.losses, result.count);
 		}
 	}
 	if (rc >= 0)
@@ -385,8 +442,10 @@ static int score_on_host(struct shade_scorer *s, const struct shade_score_batch 
 	rc = pads_rank_batch(losses, b->count, scores);
 	if (rc)
 		return score_fail(rc, "out of memory");
-	if (!rank_only)
-		apply(s, b->ids, scores, b->count);
+	if (!rank_only) {
+		apply(s->state.scores, b->ids, scores, b->count);
+		apply(s->state.losses, b->ids, losses, b->count);
+	}
 	if (b->losses_out)
 		memcpy(b->losses_out, losses, b->count * sizeof(*losses));
 	if (b->scores_out)
@@ -407,7 +466,7 @@ static int score_batch(struct shade_scorer *s, const struct shade_score_batch *b
 		return submit(s, b, rank_only);
 	room = malloc(2 * (size_t)b->count * sizeof(*room));
 	if (!room)
-		return score_fail(-ENOMEM, "out of memory");
+		return score_no_memory();
 	rc = score_on_host(s, b, rank_only, room, room + b->count);
 	free(room);
 	return rc;
@@ -458,7 +517,7 @@ static int merge(struct shade_scorer *s, const uint32_t *ids, const float *score
 	if (!rc)
 		rc = scorer_drain(s, true);
 	if (!rc)
-		apply(s, ids, scores, count);
+		apply(s->state.scores, ids, scores, count);
 	return rc;
 }
 
@@ -481,6 +540,47 @@ int shade_scorer_scores(struct shade_scorer *s, float *scores)
 	rc = scorer_drain(s, true);
 	if (!rc)
 		memcpy(scores, s->state.scores, s->state.options.samples * sizeof(*scores));
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+static int merge_losses(struct shade_scorer *s, const uint32_t *ids, const float *losses,
+			uint32_t count)
+{
+	int rc = check_ids(s, ids, count);
+
+	for (uint32_t i = 0; !rc && i < count; i++)
+		if (isnan(losses[i]))
+			rc = score_fail(-EINVAL, "the loss of sample %" PRIu32 " is not a number",
+					ids[i]);
+	if (!rc)
+		rc = scorer_drain(s, true);
+	if (!rc)
+		apply(s->state.losses, ids, losses, count);
+	return rc;
+}
+
+int shade_scorer_merge_losses(struct shade_scorer *s, const uint32_t *ids, const float *losses,
+			      uint32_t count)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = merge_losses(s, ids, losses, count);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+int shade_scorer_losses(struct shade_scorer *s, float *losses)
+{
+	int rc;
+
+	pthread_mutex_lock(&s->lock);
+	rc = scorer_drain(s, true);
+	if (!s->state.losses)
+		rc = score_fail(-ENOTSUP, "this mode keeps no losses");
+	else if (!rc)
+		memcpy(losses, s->state.losses, s->state.options.samples * sizeof(*losses));
 	pthread_mutex_unlock(&s->lock);
 	return rc;
 }

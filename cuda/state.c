@@ -4,17 +4,22 @@
  * a state of its own and looks at every value before anything of the scorer changes.
  *
  *     "SHADESCR", u32 version, u32 samples, u64 seed, u32 mode, lookahead, draws,
- *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength,
+ *     max_repeats, cover_epochs, capacity, f64 rep, uses, strength, most_uses, keep,
+ *     u32 epochs, multiple, substitute, package,
  *     echo: u64 introduced, u32 count, u64 accesses, then count of (u32 id, due, left, f32 weight),
  *     u32 batch, u64 turn,
  *     assigned: u64 position, and unless that is 0 u32 owner[samples], u64 last[samples],
- *     f32 scores[samples], u32 plans, then each plan:
- *       u64 epoch, u64 turn, u32 parts, f32 scores[samples], u64 resident[words], u32 order[draws],
- *       u32 world, assigned[draws], echo as above,
+ *     f32 scores[samples], if losses are needed f32 losses[samples], u64 planned[samples],
+ *     u32 plans, then each plan:
+ *       u64 epoch, u64 turn, u32 parts, u32 count, f32 scores[samples], u64 resident[words],
+ *       if losses are needed f32 chances[samples],
+ *       u32 order[count], u32 world, assigned[count], echo as above with u32 start, f64 uses,
  *     u64 fingerprint
  *
- * Version 2 is read as well. It had "echo: u64 introduced, u32 next_due, u32 count, then count of
- * (u32 id, u32 due)", one for each use, no batch, and in a plan no echo; turns were epochs + 1.
+ * Version 4 is read as well: no mode had losses, counts were draws, and there was nothing after
+ * most_uses. So is version 3, which had no most_uses, and no start and uses in a plan, and version
+ * 2, which had "echo: u64 introduced, u32 next_due, u32 count, then count of (u32 id, u32 due)",
+ * one for each use, no batch, and in a plan no echo; turns were epochs + 1.
  */
 #include <endian.h>
 #include <errno.h>
@@ -27,8 +32,10 @@
 #include "shade/sched.h"
 
 #define MAGIC "SHADESCR"
-#define VERSION 3u
-#define VERSION_USES 2u /* the one before, with each use of echo apart */
+#define VERSION 5u
+#define VERSION_WHOLE 4u /* no epoch left samples out */
+#define VERSION_FIXED 3u /* uses never changed */
+#define VERSION_USES 2u	 /* with each use of echo apart */
 #define FINGERPRINT_SEED 0x5ade
 
 enum { PART_RESIDENT = 1, PART_ORDER = 2, PART_ASSIGNED = 4, PART_ECHO = 8 };
@@ -169,6 +176,12 @@ static void save_options(struct writer *w, const struct shade_scorer_options *o)
 	put_f64(w, o->rep);
 	put_f64(w, o->uses);
 	put_f64(w, o->strength);
+	put_f64(w, o->most_uses);
+	put_f64(w, o->keep);
+	put_u32(w, o->epochs);
+	put_u32(w, o->multiple);
+	put_u32(w, o->substitute);
+	put_u32(w, o->package);
 }
 
 static void save_echo(struct writer *w, const struct pads_echo *echo)
@@ -190,19 +203,24 @@ static void save_plan(struct writer *w, const struct shade_scorer_options *o,
 	put_u64(w, plan->epoch);
 	put_u64(w, plan->turn);
 	put_u32(w, (plan->resident ? PART_RESIDENT : 0) | (plan->order ? PART_ORDER : 0) |
-			   (plan->parts ? PART_ASSIGNED : 0) |
-			   (o->mode == SHADE_SCORE_ECHO ? PART_ECHO : 0));
+			   (plan->parts ? PART_ASSIGNED : 0) | (scorer_echoes(o) ? PART_ECHO : 0));
+	put_u32(w, plan->count);
 	put_array(w, plan->scores, o->samples);
 	for (size_t i = 0; plan->resident && i < plan_words(o); i++)
 		put_u64(w, plan->resident[i]);
+	if (plan->chances)
+		put_array(w, plan->chances, o->samples);
 	if (plan->order)
-		put_array(w, plan->order, o->draws);
+		put_array(w, plan->order, plan->count);
 	if (plan->parts) {
 		put_u32(w, plan->world);
-		put_array(w, plan->parts, o->draws);
+		put_array(w, plan->parts, plan->count);
 	}
-	if (o->mode == SHADE_SCORE_ECHO)
-		save_echo(w, &plan->echo);
+	if (!scorer_echoes(o))
+		return;
+	save_echo(w, &plan->echo);
+	put_u32(w, plan->start);
+	put_f64(w, plan->uses);
 }
 
 static void save_assigned(struct writer *w, const struct assign_state *assigned)
@@ -214,16 +232,28 @@ static void save_assigned(struct writer *w, const struct assign_state *assigned)
 		put_u64(w, assigned->last[id]);
 }
 
+static void save_losses(struct writer *w, const struct scorer_state *state)
+{
+	uint32_t samples = state->options.samples;
+
+	if (!state->losses)
+		return;
+	put_array(w, state->losses, samples);
+	for (uint32_t id = 0; id < samples; id++)
+		put_u64(w, state->progress.planned[id]);
+}
+
 static void save_state(struct writer *w, const struct scorer_state *state)
 {
 	uint32_t plans = 0;
 
 	save_options(w, &state->options);
-	save_echo(w, &state->echo);
+	save_echo(w, &state->progress.echo);
 	put_u32(w, state->batch);
-	put_u64(w, state->turn);
-	save_assigned(w, &state->assigned);
+	put_u64(w, state->progress.turn);
+	save_assigned(w, &state->progress.assigned);
 	put_array(w, state->scores, state->options.samples);
+	save_losses(w, state);
 	for (unsigned i = 0; i < PLANS; i++)
 		plans += state->plans[i].drawn;
 	put_u32(w, plans);
@@ -259,7 +289,21 @@ static int say_bad(const char *what)
 /* The error of an array that could not be read. */
 static int say_missing(const struct reader *r)
 {
-	return r->failed ? say_bad("it is cut off") : score_fail(-ENOMEM, "out of memory");
+	return r->failed ? say_bad("it is cut off") : score_no_memory();
+}
+
+/* What modes that leave samples out have of their own. */
+static void load_skips(struct reader *r, struct shade_scorer_options *o)
+{
+	o->keep = 0;
+	o->epochs = o->substitute = o->package = 0;
+	if (r->version <= VERSION_WHOLE)
+		return;
+	o->keep = get_f64(r);
+	o->epochs = get_u32(r);
+	o->multiple = get_u32(r);
+	o->substitute = get_u32(r);
+	o->package = get_u32(r);
 }
 
 static int load_options(struct reader *r, struct shade_scorer_options *o)
@@ -271,7 +315,7 @@ static int load_options(struct reader *r, struct shade_scorer_options *o)
 	if (memcmp(magic, MAGIC, sizeof(magic)))
 		return say_bad("it does not begin like one");
 	r->version = get_u32(r);
-	if (r->version != VERSION && r->version != VERSION_USES)
+	if (r->version < VERSION_USES || r->version > VERSION)
 		return say_bad("it is of a version that is not known here");
 	o->samples = get_u32(r);
 	o->seed = get_u64(r);
@@ -284,12 +328,17 @@ static int load_options(struct reader *r, struct shade_scorer_options *o)
 	o->rep = get_f64(r);
 	o->uses = get_f64(r);
 	o->strength = get_f64(r);
+	if (r->version > VERSION_FIXED)
+		o->most_uses = get_f64(r);
+	load_skips(r, o);
 	if (r->failed)
 		return say_bad("it is cut off");
 	if (o->samples != samples)
 		return score_fail(-EINVAL,
 				  "the state is of %" PRIu32 " samples, the scorer of %" PRIu32,
 				  o->samples, samples);
+	if (o->uses == 0) /* which would mean the default */
+		return say_bad("its samples have no uses");
 	return scorer_check_options(o);
 }
 
@@ -341,20 +390,20 @@ static void join_uses(struct pads_echo *echo, uint32_t samples)
 
 static int load_echo(struct reader *r, const struct shade_scorer_options *o, struct pads_echo *echo)
 {
-	uint64_t entry = r->version == VERSION ? 16 : 8;
+	uint64_t entry = r->version > VERSION_USES ? 16 : 8;
 	uint32_t count;
 
 	echo->introduced = get_u64(r);
 	if (r->version == VERSION_USES)
 		(void)get_u32(r);
 	count = get_u32(r);
-	if (r->version == VERSION)
+	if (r->version > VERSION_USES)
 		echo->accesses = get_u64(r);
 	if (r->failed || count > r->left / entry)
 		return say_bad("it is cut off");
 	echo->uses = malloc(count * sizeof(*echo->uses) + 1);
 	if (!echo->uses)
-		return score_fail(-ENOMEM, "out of memory");
+		return score_no_memory();
 	for (echo->use_count = 0; echo->use_count < count; echo->use_count++) {
 		struct pads_echo_use *use = &echo->uses[echo->use_count];
 
@@ -374,7 +423,7 @@ static int load_echo(struct reader *r, const struct shade_scorer_options *o, str
 
 static int load_assigned(struct reader *r, struct scorer_state *state)
 {
-	struct assign_state *assigned = &state->assigned;
+	struct assign_state *assigned = &state->progress.assigned;
 	uint32_t samples = state->options.samples;
 	uint64_t position = get_u64(r);
 
@@ -383,7 +432,7 @@ static int load_assigned(struct reader *r, struct scorer_state *state)
 	if (samples > r->left / 12)
 		return say_bad("it is cut off");
 	if (assign_grow(assigned, samples))
-		return score_fail(-ENOMEM, "out of memory");
+		return score_no_memory();
 	assigned->position = position;
 	for (uint32_t id = 0; id < samples; id++) {
 		uint32_t owner = get_u32(r);
@@ -400,11 +449,41 @@ static int load_assigned(struct reader *r, struct scorer_state *state)
 	return 0;
 }
 
+static int load_losses(struct reader *r, struct scorer_state *state)
+{
+	uint32_t samples = state->options.samples;
+
+	if (!scorer_needs_losses(&state->options))
+		return 0;
+	state->losses = get_array(r, samples); /* any number is one */
+	if (!state->losses)
+		return say_missing(r);
+	if (samples > r->left / 8)
+		return say_bad("it is cut off");
+	state->progress.planned = malloc(samples * sizeof(*state->progress.planned));
+	if (!state->progress.planned)
+		return score_no_memory();
+	for (uint32_t id = 0; id < samples; id++)
+		state->progress.planned[id] = get_u64(r);
+	return 0;
+}
+
+static int load_chances(struct reader *r, uint32_t samples, float **chances)
+{
+	*chances = get_array(r, samples);
+	if (!*chances)
+		return say_missing(r);
+	for (uint32_t id = 0; id < samples; id++)
+		if (!((*chances)[id] >= PADS_CHANCE_MIN && (*chances)[id] <= 1))
+			return say_bad("a chance is none");
+	return 0;
+}
+
 static int load_batch(struct reader *r, struct scorer_state *state)
 {
-	if (r->version == VERSION) {
+	if (r->version > VERSION_USES) {
 		state->batch = get_u32(r);
-		state->turn = get_u64(r);
+		state->progress.turn = get_u64(r);
 	}
 	return state->batch <= SCHED_ORDER_MAX ? 0 : say_bad("a batch is too large");
 }
@@ -417,19 +496,20 @@ static int load_bitmap(struct reader *r, const struct shade_scorer_options *o, u
 		return say_bad("it is cut off");
 	*bitmap = malloc(words * sizeof(**bitmap));
 	if (!*bitmap)
-		return score_fail(-ENOMEM, "out of memory");
+		return score_no_memory();
 	for (size_t i = 0; i < words; i++)
 		(*bitmap)[i] = get_u64(r);
 	return 0;
 }
 
 /* An array of ids, one for each entry of an epoch. */
-static int load_ids(struct reader *r, const struct shade_scorer_options *o, uint32_t **ids)
+static int load_ids(struct reader *r, const struct shade_scorer_options *o, uint32_t count,
+		    uint32_t **ids)
 {
-	*ids = get_array(r, o->draws);
+	*ids = get_array(r, count);
 	if (!*ids)
 		return say_missing(r);
-	for (uint32_t i = 0; i < o->draws; i++)
+	for (uint32_t i = 0; i < count; i++)
 		if ((*ids)[i] >= o->samples)
 			return say_bad("an order has an id that is out of range");
 	return 0;
@@ -439,11 +519,31 @@ static int load_ids(struct reader *r, const struct shade_scorer_options *o, uint
 static bool parts_are_sound(const struct reader *r, const struct shade_scorer_options *o,
 			    uint32_t parts)
 {
-	bool echo = o->mode == SHADE_SCORE_ECHO && r->version == VERSION;
+	bool echo = scorer_echoes(o) && r->version > VERSION_USES;
 
 	return !(parts & PART_ORDER) == (o->mode == SHADE_SCORE_PAPER) &&
 	       (parts & PART_ORDER || !(parts & PART_ASSIGNED)) && !(parts & PART_ECHO) == !echo &&
 	       parts <= (PART_RESIDENT | PART_ORDER | PART_ASSIGNED | PART_ECHO);
+}
+
+static bool count_is_sound(const struct shade_scorer_options *o, uint32_t count)
+{
+	if (!scorer_skips(o))
+		return count == o->draws;
+	return count && count <= o->draws && count % o->multiple == 0;
+}
+
+/* How the plan was drawn, as far as that may differ from the options. */
+static int load_uses(struct reader *r, const struct shade_scorer_options *o, struct plan *plan)
+{
+	plan->uses = o->uses;
+	if (!scorer_echoes(o) || r->version <= VERSION_FIXED)
+		return 0;
+	plan->start = get_u32(r);
+	plan->uses = get_f64(r);
+	return plan->start < o->draws && plan->uses >= 1 && plan->uses <= 1000
+		       ? 0
+		       : say_bad("an order was drawn in no possible way");
 }
 
 static int load_plan(struct reader *r, const struct shade_scorer_options *o, struct plan *plan)
@@ -452,23 +552,28 @@ static int load_plan(struct reader *r, const struct shade_scorer_options *o, str
 	int rc;
 
 	plan->epoch = get_u64(r);
-	plan->turn = r->version == VERSION ? get_u64(r) : plan->epoch + 1;
+	plan->turn = r->version > VERSION_USES ? get_u64(r) : plan->epoch + 1;
 	parts = get_u32(r);
 	plan->drawn = true;
 	if (!parts_are_sound(r, o, parts))
 		return say_bad("an order is missing");
+	plan->count = r->version > VERSION_WHOLE ? get_u32(r) : o->draws;
+	if (!count_is_sound(o, plan->count))
+		return say_bad("an order has another length");
 	rc = load_scores(r, o->samples, &plan->scores);
 	if (!rc && parts & PART_RESIDENT)
 		rc = load_bitmap(r, o, &plan->resident);
+	if (!rc && scorer_needs_losses(o))
+		rc = load_chances(r, o->samples, &plan->chances);
 	if (!rc && parts & PART_ORDER)
-		rc = load_ids(r, o, &plan->order);
+		rc = load_ids(r, o, plan->count, &plan->order);
 	if (!rc && parts & PART_ASSIGNED) {
 		plan->world = get_u32(r);
-		rc = load_ids(r, o, &plan->parts);
+		rc = load_ids(r, o, plan->count, &plan->parts);
 	}
 	if (!rc && parts & PART_ECHO)
 		rc = load_echo(r, o, &plan->echo);
-	return rc;
+	return rc ? rc : load_uses(r, o, plan);
 }
 
 static int load_state(struct reader *r, struct scorer_state *state)
@@ -477,13 +582,15 @@ static int load_state(struct reader *r, struct scorer_state *state)
 	int rc = load_options(r, &state->options);
 
 	if (!rc)
-		rc = load_echo(r, &state->options, &state->echo);
+		rc = load_echo(r, &state->options, &state->progress.echo);
 	if (!rc)
 		rc = load_batch(r, state);
 	if (!rc)
 		rc = load_assigned(r, state);
 	if (!rc)
 		rc = load_scores(r, state->options.samples, &state->scores);
+	if (!rc)
+		rc = load_losses(r, state);
 	if (rc)
 		return rc;
 	plans = get_u32(r);
@@ -496,22 +603,26 @@ static int load_state(struct reader *r, struct scorer_state *state)
 	if (!rc && r->left)
 		rc = say_bad("it is too long");
 	if (!rc && r->version == VERSION_USES && plans)
-		state->turn = state->plans[plans - 1].turn + 1;
+		state->progress.turn = state->plans[plans - 1].turn + 1;
 	return rc;
 }
 
 /* How long an epoch is depends on how many ranks share it, and a training may resume on fewer.
  * Orders of another length are of no use then and are drawn anew, with the turns that they had; all
  * else goes on. */
-static int keep_draws(struct scorer_state *state, uint32_t draws)
+static int keep_draws(struct scorer_state *state, const struct shade_scorer_options *own)
 {
-	if (state->options.draws == draws)
+	bool fits = state->options.draws == own->draws &&
+		    (state->options.multiple == own->multiple || !scorer_skips(&state->options));
+
+	state->options.draws = own->draws;
+	state->options.multiple = own->multiple;
+	if (fits)
 		return 0;
 	if (state->plans[0].drawn)
-		state->turn = state->plans[0].turn;
+		state->progress.turn = state->plans[0].turn;
 	for (unsigned i = 0; i < PLANS; i++)
 		plan_free(&state->plans[i]);
-	state->options.draws = draws;
 	return scorer_check_options(&state->options);
 }
 
@@ -519,7 +630,9 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 {
 	struct reader r = { .from = buffer, .left = size - 8 };
 	struct scorer_state state = { .options = s->state.options };
-	struct assign_request nodes = s->state.nodes; /* where the ranks run now */
+	/* Where the ranks run now, and what the source is like. */
+	struct assign_request nodes = s->state.nodes;
+	uint32_t *neighbours = s->state.neighbours;
 	uint64_t fingerprint;
 	int rc = load_state(&r, &state);
 
@@ -527,7 +640,7 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 	if (!rc && le64toh(fingerprint) != score_hash(FINGERPRINT_SEED, buffer, size - 8))
 		rc = say_bad("its fingerprint is wrong");
 	if (!rc)
-		rc = keep_draws(&state, s->state.options.draws);
+		rc = keep_draws(&state, &s->state.options);
 	if (rc) {
 		scorer_state_free(&state);
 		return rc;
@@ -535,9 +648,11 @@ static int load(struct shade_scorer *s, const void *buffer, uint64_t size)
 	/* Batches in flight belong to the state that is replaced. */
 	(void)scorer_drain(s, true);
 	s->state.nodes.node_of = NULL;
+	s->state.neighbours = NULL;
 	scorer_state_free(&s->state);
 	s->state = state;
 	s->state.nodes = nodes;
+	s->state.neighbours = neighbours;
 	return 0;
 }
 

@@ -18,8 +18,9 @@
 #include "scorer.h"
 
 #define FINGERPRINT_SEED 0x5ade
-#define VERSION_AT 8   /* in a state, see state.c */
-#define DRAWS_AT 32    /* as well */
+#define VERSION_AT 8 /* in a state, see state.c */
+#define DRAWS_AT 32  /* as well */
+#define MULTIPLE_AT 92
 #define SAMPLES_MAX 70 /* more than a word of a bitmap has */
 
 const char fuzz_name[] = "state";
@@ -92,7 +93,8 @@ static void check_order(struct shade_scorer *s, uint64_t epoch, bool must)
 	ids = malloc(((size_t)options.draws + 1) * sizeof(*ids));
 	fuzz_require(ids, "there is memory");
 	count = shade_scorer_order(s, epoch, 0, 1, ids, options.draws);
-	fuzz_require(count == options.draws || (!must && count == -ENOENT),
+	fuzz_require(count == options.draws || (!must && count == -ENOENT) ||
+			     (scorer_skips(&options) && count > 0),
 		     "an epoch has an order");
 	for (int64_t i = 0; i < count; i++)
 		fuzz_require(ids[i] < options.samples, "the ids of an order are in range");
@@ -124,6 +126,8 @@ static void begin(struct shade_scorer *s, uint64_t epoch, const uint8_t *residen
 		fuzz_require(is_saved_as(s, before, before_size), "a refusal changes nothing");
 	else
 		check_order(s, epoch, true);
+	if (!rc && !shade_scorer_redraw(s, epoch, 0, resident))
+		check_order(s, epoch, true);
 	free(before);
 }
 
@@ -138,12 +142,17 @@ static void check_nodes(struct shade_scorer *s, uint64_t epoch)
 	fuzz_require(!shade_scorer_get_options(s, &options), "the options can be asked for");
 	if (options.draws < 2 || options.draws > SAMPLES_MAX)
 		return;
+	if (scorer_skips(&options) && options.multiple % 2) {
+		fuzz_require(shade_scorer_nodes(s, &nodes) == -EINVAL, "parts must be equal");
+		return;
+	}
 	fuzz_require(!shade_scorer_nodes(s, &nodes), "it takes nodes");
 	begin(s, epoch, NULL);
 	for (uint32_t rank = 0; rank < 2; rank++) {
 		int64_t count = shade_scorer_order(s, epoch, rank, 2, ids, options.draws);
 
-		fuzz_require(count == -ENOENT || count == shade_scorer_length(s, rank, 2),
+		fuzz_require(count == -ENOENT || count == shade_scorer_length(s, rank, 2) ||
+				     (scorer_skips(&options) && count > 0),
 			     "each rank has a part");
 		for (int64_t i = 0; i < count; i++)
 			fuzz_require(ids[i] < options.samples, "the ids of a part are in range");
@@ -175,12 +184,14 @@ static void check_saved(struct shade_scorer *s, const unsigned char *state, uint
 	struct shade_scorer_options options = { .size = sizeof(options) };
 	unsigned char *kept;
 	uint64_t kept_size;
-	uint32_t draws;
+	uint32_t draws, multiple;
 
 	fuzz_require(!shade_scorer_get_options(s, &options), "the options can be asked for");
 	memcpy(&draws, state + DRAWS_AT, sizeof(draws));
+	memcpy(&multiple, state + MULTIPLE_AT, sizeof(multiple));
 	kept = save(s, &kept_size);
-	if (options.draws == le32toh(draws) && !memcmp(state + VERSION_AT, kept + VERSION_AT, 4)) {
+	if (options.draws == le32toh(draws) && options.multiple == le32toh(multiple) &&
+	    !memcmp(state + VERSION_AT, kept + VERSION_AT, 4)) {
 		fuzz_require(is_saved_as(s, state, size), "what is accepted is saved as it was");
 		free(kept);
 		return;
@@ -216,7 +227,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!size)
 		return 0;
-	s = create(1 + data[0] % SAMPLES_MAX, 0, data[0] % 5);
+	s = create(1 + data[0] % SAMPLES_MAX, 0, data[0] % 8);
 	state = malloc(size - 1 + sizeof(fingerprint));
 	fuzz_require(state, "there is memory");
 	memcpy(state, data + 1, size - 1);
@@ -261,7 +272,8 @@ static void spread_ranks(struct fuzz_random *random, struct shade_scorer *s, uin
 
 	for (uint32_t rank = 0; rank < nodes.world; rank++)
 		node_of[rank] = fuzz_roll(random, nodes.world);
-	fuzz_require(!shade_scorer_nodes(s, &nodes), "it takes nodes");
+	/* Where samples are left out, parts must be equal. */
+	(void)shade_scorer_nodes(s, &nodes);
 }
 
 size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
@@ -275,7 +287,12 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 	data[0] = (uint8_t)fuzz_roll(random, 256);
 	shade_scorer_defaults(&options);
 	options.samples = 1 + data[0] % SAMPLES_MAX;
-	options.mode = fuzz_roll(random, 5);
+	options.mode = fuzz_roll(random, 8);
+	options.multiple = 1 + fuzz_roll(random, 4);
+	options.epochs = fuzz_roll(random, 4);
+	options.substitute = options.mode == SHADE_SCORE_IIS && fuzz_roll(random, 2);
+	options.package = options.mode == SHADE_SCORE_IIS ? fuzz_roll(random, 4) : 0;
+	options.keep = options.mode == SHADE_SCORE_IIS || fuzz_roll(random, 2) ? 0 : 0.5;
 	options.lookahead = fuzz_roll(random, 2);
 	options.seed = fuzz_roll(random, 1000);
 	options.strength = fuzz_roll(random, 2);
@@ -287,6 +304,9 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 	for (uint64_t epoch = 0; epoch < fuzz_roll(random, 3); epoch++) {
 		train(random, s, options.samples);
 		(void)shade_scorer_begin(s, epoch, epoch ? resident : NULL);
+		if (fuzz_roll(random, 2))
+			(void)shade_scorer_redraw(s, epoch, fuzz_roll(random, options.samples),
+						  NULL);
 	}
 	train(random, s, options.samples);
 	state = save(s, &size);

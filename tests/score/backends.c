@@ -123,14 +123,29 @@ static void compare_batch(struct shade_scorer *cpu, struct shade_scorer *cuda,
 	}
 }
 
+/* What they kept, and what they leave out for it. */
+static void cr_assert_same_draw(struct shade_scorer *cpu, struct shade_scorer *cuda)
+{
+	float losses[2][N];
+	uint64_t digests[2];
+
+	cr_assert_eq(shade_scorer_losses(cpu, losses[0]), 0);
+	cr_assert_eq(shade_scorer_losses(cuda, losses[1]), 0);
+	cr_assert(!memcmp(losses[0], losses[1], sizeof(losses[0])));
+	cr_assert_eq(shade_scorer_digest(cpu, 0, &digests[0]), 0);
+	cr_assert_eq(shade_scorer_digest(cuda, 0, &digests[1]), 0);
+	cr_assert_eq(digests[0], digests[1]);
+	cr_assert_lt(shade_scorer_order(cpu, 0, 0, 1, NULL, 0), N);
+}
+
 Test(backends, give_the_same)
 {
 	static const uint32_t shapes[][2] = { { 1, 1 },	   { 3, 2 },   { 64, 10 },  { 33, 32 },
 					      { 7, 1000 }, { 600, 5 }, { 257, 31 }, { 2, 5000 } };
 
 	for (long seed = 1; seed <= 2; seed++) {
-		struct shade_scorer *cpu = create_mode(SHADE_SCORE_PADS);
-		struct shade_scorer *cuda = create_cuda(SHADE_SCORE_PADS);
+		struct shade_scorer *cpu = create_mode(SHADE_SCORE_PRUNE);
+		struct shade_scorer *cuda = create_cuda(SHADE_SCORE_PRUNE);
 		float scores[2][N];
 
 		cr_assert_str_eq(shade_scorer_backend(cuda), "cuda");
@@ -148,7 +163,7 @@ Test(backends, give_the_same)
 		cr_assert(!memcmp(scores[0], scores[1], sizeof(scores[0])), "seed %ld", seed);
 		cr_assert_eq(shade_scorer_begin(cpu, 0, NULL), 0);
 		cr_assert_eq(shade_scorer_begin(cuda, 0, NULL), 0);
-		cr_assert_same_order(cpu, cuda, 0);
+		cr_assert_same_draw(cpu, cuda);
 		shade_scorer_destroy(cpu);
 		shade_scorer_destroy(cuda);
 	}
@@ -506,7 +521,7 @@ Test(backends, a_device_without_memory)
 		cr_assert_eq(scores[1], (float)log(12));
 		shade_scorer_destroy(s);
 	}
-	cr_assert_eq(failed, 2 * 3, "%d", failed);
+	cr_assert_eq(failed, 2 * 2, "%d", failed);
 	/* Not even for the table. */
 	options.backend = SHADE_SCORE_CUDA;
 	emulate("no_memory_in", 1);

@@ -83,6 +83,7 @@ def order():
         refuses(run("order", *base, "--resident", folder), "cannot read")
         state_and_scores(folder, scores)
         echo(folder)
+        skips(folder)
         for bad, word in (("0 1\n1000 1\n", ":2:"), ("0 nan\n", ":1:"), ("0\n", "missing"),
                           ("-1 2\n", "'-1'"), ("0 1 2\n", "residency"), ("0 inf\n", ":1:"),
                           ("0 1 2 1 9\n", "too much"), ("1e3 1\n", "'1e3'")):
@@ -115,6 +116,49 @@ def echo(folder):
         file.write(b"X")
     refuses(run("order", *options), state, "not a usable scorer state")
     refuses(run("order", "--samples", 5, "--mode", "echo"), "capacity")
+
+
+def skips(folder):
+    """prune and iis, by losses from a file."""
+    losses, near = os.path.join(folder, "losses"), os.path.join(folder, "near")
+    with open(losses, "w") as file:
+        file.writelines(f"{i} {i}\n" for i in range(1000))
+    base = ["--samples", 1000, "--losses", losses, "--seed", 3, "--epoch", 7]
+    pruned = ids(*base, "--mode", "prune")
+    check(len(set(pruned)) == len(pruned) and set(range(500, 1000)) < set(pruned) and
+          680 < len(pruned) < 820, f"{len(pruned)} of 1000 after pruning")
+    check(len(ids(*base, "--mode", "prune", "--epochs", 8)) == 1000, "the last eighth is whole")
+    check(520 < len(ids(*base, "--mode", "prune", "--keep", 0.1)) < 580, "--keep")
+    check(len(ids("--samples", 1000, "--mode", "prune")) == 1000, "without losses all come")
+    parts = [ids(*base, "--mode", "prune", "--rank", r, "--world", 7) for r in range(7)]
+    check(len({len(part) for part in parts}) == 1, "parts are of one length")
+    check({i for part in parts for i in part} == set(pruned), "parts are the whole")
+    iis = ids(*base, "--mode", "iis")
+    check(700 < len(iis) < 800 and 999 in iis, f"{len(iis)} of 1000 by iis")
+    check(len(ids(*base[:-1], 6, "--mode", "iis")) == 1000, "every third epoch is whole")
+    with open(near, "w") as file:
+        file.writelines(f"{i * 377 % 1000}\n" for i in range(1000))
+    packed = ids(*base, "--mode", "iis", "--package", 10, "--neighbours", near)
+    check(sorted(packed) == sorted(iis) and packed != iis, "packages")
+    state = os.path.join(folder, "left")
+    kept = ["--samples", 1000, "--losses", losses, "--mode", "prune", "--keep", 0.01, "--state", state]
+    read = [set(ids(*kept, "--epoch", epoch)) for epoch in range(6)]
+    check(set().union(*read[1:]) == set(range(1000)) and len(read[2]) < 600,
+          "a state knows who was left out")
+    echoed = ids("--samples", 1000, "--mode", "echo", "--capacity", 200, "--keep", 0.5,
+                 "--losses", losses)
+    check(len(echoed) == 1000 and sum(i < 500 for i in echoed) < 420, "echo over a pruned stream")
+    refuses(run("order", *base, "--mode", "iis", "--keep", 0.5), "keep")
+    refuses(run("order", *base, "--mode", "prune", "--keep", 0), "--keep")
+    refuses(run("order", *base, "--mode", "prune", "--substitute", 1), "iis")
+    refuses(run("order", *base[:2], "--mode", "iis", "--losses", "-", stdin="3 nan\n"), ":1:")
+    refuses(run("order", *base, "--mode", "iis", "--neighbours", losses), ":1:", "too much")
+    with open(near, "a") as file:
+        file.write("3\n")
+    refuses(run("order", *base, "--mode", "iis", "--neighbours", near), ":1001:", "more ids")
+    with open(near, "w") as file:
+        file.write("3\n3\n")
+    refuses(run("order", *base, "--mode", "iis", "--neighbours", near), near, "2 ids")
 
 
 def usage():

@@ -63,6 +63,9 @@ static struct shade_scorer_options options_of(uint32_t mode)
 	options.capacity = N / 5;
 	options.backend = SHADE_SCORE_CPU;
 	options.lookahead = 1;
+	options.substitute = mode == SHADE_SCORE_IIS;
+	options.package = mode == SHADE_SCORE_IIS ? 4 : 0;
+	options.keep = mode == SHADE_SCORE_ECHO ? 0.5 : 0;
 	return options;
 }
 
@@ -111,7 +114,7 @@ static void no_memory(uint32_t mode)
 	size = shade_scorer_save(s, NULL, 0);
 	later = malloc((size_t)size);
 	CHECK(shade_scorer_save(s, later, (uint64_t)size) == size, "saving");
-	if (mode == SHADE_SCORE_PADS)
+	if (mode == SHADE_SCORE_PADS || mode == SHADE_SCORE_PRUNE)
 		SWEEP(shade_scorer_weights(s, 0, ids, weights, N), is_still(s, later, size));
 	if (mode == SHADE_SCORE_PAPER)
 		SWEEP(shade_scorer_order(s, 0, 0, 1, ids, N), is_still(s, later, size));
@@ -213,6 +216,8 @@ int main(void)
 	no_memory(SHADE_SCORE_PADS);
 	no_memory(SHADE_SCORE_PAPER);
 	no_memory(SHADE_SCORE_ECHO);
+	no_memory(SHADE_SCORE_PRUNE);
+	no_memory(SHADE_SCORE_IIS);
 	threads();
 	return 0;
 }

@@ -9,7 +9,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "mount"))
-from common import Shade, make_tree, read, run_tests, scratch, wait_until  # noqa: E402
+from common import Shade, Slow, make_tree, read, run_tests, scratch, wait_until  # noqa: E402
 
 SHADE_SCORE = sys.argv[3]
 COUNT = 120
@@ -126,7 +126,7 @@ def binary_records():
 def residents_come_more_often():
     root, _ = make_tree(COUNT, size=40000)
     fs = Shade(root, capacity="1200K", inflight="128K", prefetch="536K")
-    helper = Follow(fs, "--rep", 4)
+    helper = Follow(fs, "--mode", "pads", "--rep", 4)
     order = helper.order(0)
     helper.write("".join(f"0 {i} 1\n" for i in order) + "\n")
     wait_until(lambda: fs.stats()["scored"] == COUNT, "all scores")
@@ -138,6 +138,40 @@ def residents_come_more_often():
     assert 10 < resident < COUNT / 3 and hits > 1.8 * resident, (resident, hits)
     helper.end()
     fs.end()
+
+
+def pruned_epochs_are_shorter():
+    """The first epoch has everything, later ones leave samples of low loss out."""
+    fs, contents, paths = mount()
+    helper = Follow(fs, "--mode", "prune", "--seed", 3, "--epochs", 4)
+    scores = [-1.0] * COUNT
+    for epoch in range(3):
+        train(fs, contents, paths, helper, epoch, scores)
+    lengths = [len(helper.order(epoch)) for epoch in range(4)]
+    assert lengths[0] == lengths[3] == COUNT, lengths  # the last eighth of four epochs is one
+    assert COUNT / 2 < lengths[1] < COUNT and COUNT / 2 < lengths[2] < COUNT, lengths
+    assert helper.end() == [f"order {epoch} {length}" for epoch, length in enumerate(lengths)]
+    assert same_scores(fs, scores) and fs.stats()["order_ahead"] == COUNT
+    fs.end()
+
+
+def uses_follow_the_source():
+    """A source of 1 MB/s has 1.9 s to do for each epoch of a training that computes nothing."""
+    root, contents = make_tree(COUNT, size=16000)
+    slow = Slow(root, bandwidth="1M")
+    fs = Shade(slow.path, capacity="1M", inflight="128K")
+    paths = {number: path for path, number in fs.samples().items()}
+    helper = Follow(fs, "--most", 3, "--batch", 8)
+    scores = [-1.0] * COUNT
+    for epoch in range(2):
+        train(fs, contents, paths, helper, epoch, scores)
+    assert len(set(helper.order(0))) == COUNT, "each once"
+    later = helper.order(2)
+    assert len(set(later)) < 0.8 * COUNT, later
+    assert fs.stats()["uses"] == 3, fs.stats()
+    assert "uses 3.00" in helper.end()
+    fs.end()
+    slow.end()
 
 
 def batches_by_number_and_epochs_that_rise():
@@ -212,7 +246,7 @@ def draw(epoch, *options):
 def started_again():
     """The order of the next helper follows the scores that the last one has left."""
     fs, _, _ = mount()
-    helper = Follow(fs)
+    helper = Follow(fs, "--mode", "pads")
     ids = helper.order(0)
     helper.write("".join(f"0 {i} {loss_of(0, i)}\n" for i in ids) + "\n")
     wait_until(lambda: fs.stats()["scored"] == COUNT, "all scores")
@@ -221,7 +255,7 @@ def started_again():
     fs.settle()
     resident = saved("resident", read(fs.at(".shade", "resident")))
     scores = saved("scores", read(fs.at(".shade", "scores")))
-    helper = Follow(fs, "--epoch", 1)
+    helper = Follow(fs, "--mode", "pads", "--epoch", 1)
     order = helper.order(1)
     helper.end()
     assert order == draw(1, "--resident", resident, "--scores", scores), order
@@ -266,5 +300,6 @@ def daemon_gone():
 
 
 run_tests([text_records, text_records_one_epoch_ahead, binary_records,
-           residents_come_more_often, batches_by_number_and_epochs_that_rise, bad_input,
+           residents_come_more_often, pruned_epochs_are_shorter, uses_follow_the_source,
+           batches_by_number_and_epochs_that_rise, bad_input,
            killed_in_the_middle, started_again, jobs, daemon_gone])

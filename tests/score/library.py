@@ -2,7 +2,7 @@
 """libshade-score by ctypes, as bindings see it, for the tests."""
 import ctypes as c
 
-MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4}
+MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4, "prune": 6, "iis": 7}
 BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
 
 
@@ -10,8 +10,10 @@ class Options(c.Structure):
     _fields_ = [("size", c.c_uint32), ("samples", c.c_uint32), ("seed", c.c_uint64),
                 ("mode", c.c_uint32), ("backend", c.c_uint32), ("lookahead", c.c_uint32),
                 ("draws", c.c_uint32), ("rep", c.c_double), ("uses", c.c_double),
-                ("strength", c.c_double), ("max_repeats", c.c_uint32),
-                ("cover_epochs", c.c_uint32), ("capacity", c.c_uint32), ("device", c.c_int32)]
+                ("most_uses", c.c_double), ("strength", c.c_double), ("max_repeats", c.c_uint32),
+                ("cover_epochs", c.c_uint32), ("capacity", c.c_uint32), ("device", c.c_int32),
+                ("keep", c.c_double), ("epochs", c.c_uint32), ("multiple", c.c_uint32),
+                ("substitute", c.c_uint32), ("package", c.c_uint32)]
 
 
 class Batch(c.Structure):

@@ -108,11 +108,12 @@ Test(scorer, bad_options)
 	} while (0)
 	cr_assert_refused(size, 8, "do not fit together");
 	cr_assert_refused(samples, 0, "samples");
-	cr_assert_refused(mode, 5, "mode");
+	cr_assert_refused(mode, 8, "mode");
 	cr_assert_refused(backend, 3, "backend");
 	cr_assert_refused(lookahead, 2, "lookahead");
 	cr_assert_refused(rep, NAN, "rep");
 	cr_assert_refused(uses, 0.5, "uses");
+	cr_assert_refused(most_uses, 0.5, "most_uses");
 	cr_assert_refused(strength, 1.5, "strength");
 	cr_assert_refused(capacity, 0, "capacity");
 	cr_assert_refused(draws, UINT32_MAX, "draws");
@@ -443,10 +444,10 @@ Test(states, hostile_bytes)
 	cr_assert(refused > 500, "only %d were refused", refused);
 	refused = 0;
 	memcpy(bad, good, size);
-	bad[83] = 0x7f; /* how many samples echo owes uses of */
+	bad[115] = 0x7f; /* how many samples echo owes uses of */
 	load_damaged(victim, bad, size, &refused);
 	memcpy(bad, good, size);
-	bad[size - 9] = 0x7f; /* the last id of the last order */
+	bad[size - 9] = 0x7f; /* the uses of the last order */
 	load_damaged(victim, bad, size, &refused);
 	cr_assert_eq(refused, 2);
 	cr_assert_eq(shade_scorer_load(victim, good, size), 0, "%s", shade_score_error());
@@ -461,7 +462,8 @@ Test(states, of_version_two)
 {
 	static const uint32_t old[] = { 77, 5, /* due next, how many */
 					9,  0, 4, 2, 9, 3, 9, 0xfffffff0, 4, 1 };
-	enum { ECHO_AT = 80, REST_AT = 104 };
+	/* It had not the 32 bytes of options from most_uses on before what echo has introduced. */
+	enum { MOST_AT = 72, ECHO_AT = 80, REST_AT = 136 };
 	struct shade_scorer *s = create_mode(SHADE_SCORE_ECHO), *loaded;
 	unsigned char *now, *before;
 	uint64_t size, before_size, left;
@@ -472,7 +474,8 @@ Test(states, of_version_two)
 	now = save(s, &size);
 	before_size = size - REST_AT + ECHO_AT + sizeof(old);
 	before = malloc(before_size);
-	memcpy(before, now, ECHO_AT);
+	memcpy(before, now, MOST_AT);
+	memcpy(before + MOST_AT, now + MOST_AT + 32, 8);
 	memcpy(before + 8, &version, sizeof(version));
 	memcpy(before + ECHO_AT, old, sizeof(old));
 	memcpy(before + ECHO_AT + sizeof(old), now + REST_AT, size - REST_AT);
@@ -492,6 +495,37 @@ Test(states, of_version_two)
 	before[ECHO_AT + 8] = before[ECHO_AT + 9] = 0xff;
 	load_damaged(loaded, before, before_size, &refused);
 	cr_assert_eq(refused, 1);
+	free(now);
+	free(before);
+	shade_scorer_destroy(s);
+	shade_scorer_destroy(loaded);
+}
+
+/* A state of version 4 had no options after most_uses, and its orders no count. */
+Test(states, of_version_four)
+{
+	enum { SKIPS_AT = 80, SKIPS = 24, COUNT_BEFORE = 8 + 2 * 4 * N + 4 };
+	struct shade_scorer *s = create_mode(SHADE_SCORE_UNIFORM), *loaded;
+	unsigned char *now, *before;
+	uint64_t size, before_size, count_at;
+	uint32_t version = 4;
+	int refused = 0;
+
+	train(s, 0, 10);
+	cr_assert_eq(shade_scorer_begin(s, 2, NULL), 0);
+	now = save(s, &size);
+	count_at = size - COUNT_BEFORE;
+	before_size = size - SKIPS - 4;
+	before = malloc(before_size);
+	memcpy(before, now, SKIPS_AT);
+	memcpy(before + 8, &version, sizeof(version));
+	memcpy(before + SKIPS_AT, now + SKIPS_AT + SKIPS, count_at - SKIPS_AT - SKIPS);
+	memcpy(before + count_at - SKIPS, now + count_at + 4, size - count_at - 4);
+	loaded = create_mode(SHADE_SCORE_PRUNE);
+	load_damaged(loaded, before, before_size, &refused);
+	cr_assert_eq(refused, 0, "%s", shade_score_error());
+	cr_assert_eq(shade_scorer_begin(s, 9, NULL), 0);
+	cr_assert_same_order(s, loaded, 9);
 	free(now);
 	free(before);
 	shade_scorer_destroy(s);
@@ -591,12 +625,18 @@ static void cr_assert_options(struct shade_scorer *s, const struct shade_scorer_
 	cr_assert_eq(got.lookahead, wanted->lookahead);
 	cr_assert_eq(got.draws, wanted->draws);
 	cr_assert_eq(got.rep, wanted->rep);
-	cr_assert_eq(got.uses, wanted->uses);
+	cr_assert_eq(got.uses, wanted->uses > 0 ? wanted->uses : 4);
+	cr_assert_eq(got.most_uses, wanted->most_uses);
 	cr_assert_eq(got.strength, wanted->strength);
 	cr_assert_eq(got.max_repeats, wanted->max_repeats);
 	cr_assert_eq(got.cover_epochs, wanted->cover_epochs);
 	cr_assert_eq(got.capacity, wanted->capacity);
 	cr_assert_eq(got.device, wanted->device);
+	cr_assert_eq(got.keep, wanted->keep);
+	cr_assert_eq(got.epochs, wanted->epochs);
+	cr_assert_eq(got.multiple, wanted->multiple ? wanted->multiple : 1);
+	cr_assert_eq(got.substitute, wanted->substitute);
+	cr_assert_eq(got.package, wanted->package);
 }
 
 /* The options in force are those that were given, and after a load those of the saved scorer. */
