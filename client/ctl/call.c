@@ -50,6 +50,24 @@ int call_read(const struct call *call, const char *name, char **text)
 	return rc ? call_say_no_file(call, name, rc) : EXIT_OK;
 }
 
+void call_print_json(FILE *out, const char *pairs)
+{
+	const char *comma = "";
+	struct pair pair;
+
+	fputc('{', out);
+	for (; pair_next(&pairs, &pair); comma = ", ") {
+		fputs(comma, out);
+		say_json_string(out, pair.key, pair.key_length);
+		fputs(": ", out);
+		if (say_is_json_number(pair.value, pair.value_length))
+			fwrite(pair.value, 1, pair.value_length, out);
+		else
+			say_json_string(out, pair.value, pair.value_length);
+	}
+	fputc('}', out);
+}
+
 int call_say_refused(const char *what, int error, const char *answer)
 {
 	int code = error == -EINVAL ? EXIT_USAGE : EXIT_FAILED;

@@ -4,12 +4,14 @@
 #define SHADE_CTL_CALL_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 #include "mount.h"
 
 struct options {
-	const char *file; /* -f */
-	bool null;	  /* -0 */
+	const char *file;   /* -f */
+	const char *output; /* -o; NULL: standard output */
+	bool null;	    /* -0 */
 	bool json;
 	bool once;
 	bool lazy;
@@ -40,6 +42,7 @@ int verb_paths(struct call *call); /* evict, pin and unpin */
 int verb_capacity(struct call *call);
 int verb_policy(struct call *call);
 int verb_rescan(struct call *call);
+int verb_report(struct call *call);
 int verb_umount(struct call *call);
 int verb_debug(struct call *call);
 
@@ -51,6 +54,9 @@ int call_read(const struct call *call, const char *name, char **text);
 
 /* Prints that .shade/NAME could not be read. Returns EXIT_FAILED. */
 int call_say_no_file(const struct call *call, const char *name, int error);
+
+/* Prints lines of key and value as one JSON object. */
+void call_print_json(FILE *out, const char *pairs);
 
 /* Sends one command, and prints what the answer has beyond "ok". Returns an exit code. */
 int call_command(struct call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -9,7 +9,7 @@
 #include "say.h"
 
 #define CHART_ROWS 5
-#define OTHER_ROWS 12 /* all lines but those of the histogram */
+#define OTHER_ROWS 13 /* all lines but those of the histogram */
 
 static void draw_head(const struct frame *frame, FILE *out)
 {
@@ -41,7 +41,10 @@ static void draw_load(const struct frame *frame, FILE *out, unsigned columns, bo
 	fprintf(out, "throughput  %s hits/s, %s misses/s, source %s/s, in flight %s\n",
 		say_count(frame->hits_rate).text, say_count(frame->misses_rate).text,
 		say_bytes(frame->source_rate).text, say_bytes(frame->inflight_bytes).text);
-	fputs("resident    ", out);
+	fprintf(out, "waiting     for the source %s of the time", say_percent(frame->waiting).text);
+	if (frame->uses > 0)
+		fprintf(out, "; %.1f uses of a fetched sample", frame->uses);
+	fputs("\nresident    ", out);
 	chart_bar(out, share, columns > 70 ? columns / 4 : 12, blocks);
 	fprintf(out, " %s of %s (%s)\n", say_bytes(frame->resident_bytes).text,
 		say_bytes(frame->capacity_bytes).text, say_percent(share).text);
@@ -98,11 +101,29 @@ static void draw_ahead(const struct frame *frame, FILE *out, unsigned columns)
 	fprintf(out, "%.*s\n", (int)length, line);
 }
 
+/* Lines that are too long are cut, between characters. */
+static void draw_jobs(const struct frame *frame, FILE *out, unsigned columns)
+{
+	for (const char *at = frame->jobs; at && *at;) {
+		size_t length = strcspn(at, "\n"), kept = 0;
+
+		for (unsigned cells = 0; cells < columns && kept < length; cells++) {
+			size_t bytes =
+				say_utf8_length((const unsigned char *)at + kept, length - kept);
+
+			kept += bytes ? bytes : 1;
+		}
+		fprintf(out, "%.*s\n", (int)kept, at);
+		at += length + (at[length] == '\n');
+	}
+}
+
 void frame_draw(const struct frame *frame, FILE *out, unsigned rows, unsigned columns, bool blocks)
 {
 	draw_head(frame, out);
 	draw_ratio(frame, out, columns, blocks);
 	draw_load(frame, out, columns, blocks);
 	draw_ahead(frame, out, columns);
+	draw_jobs(frame, out, columns);
 	draw_scores(frame, out, rows, columns, blocks);
 }

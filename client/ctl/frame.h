@@ -23,6 +23,8 @@ struct frame {
 	double hits_rate; /* a second */
 	double misses_rate;
 	double source_rate; /* bytes a second */
+	double waiting;	    /* the share of the time in which a reader waited for the source */
+	double uses;	    /* of a fetched sample, as the training says; 0: it does not */
 	double resident_bytes;
 	double capacity_bytes;
 	double inflight_bytes;
@@ -33,6 +35,7 @@ struct frame {
 	double history[FRAME_HISTORY]; /* ratio_now, oldest first */
 	unsigned history_count;
 	struct histogram scores;
+	char *jobs;		     /* a line for each; NULL: there are none */
 	char ahead[FRAME_AHEAD_MAX]; /* first ids of the order, with spaces */
 };
 

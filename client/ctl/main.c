@@ -37,8 +37,10 @@ struct verb {
 static const struct verb verbs[] = {
 	{ "status", "", "what the mount is and how it does", "", 0, NEEDS_MOUNT, verb_status },
 	{ "stats", "[--json]", "all counters", "j", 0, NEEDS_MOUNT, verb_stats },
-	{ "top", "[--once] [--interval S]", "a live screen; q quits", "oi", 0, NEEDS_MOUNT,
+	{ "top", "[--once] [--interval S]", "a live screen; q quits", "1i", 0, NEEDS_MOUNT,
 	  verb_top },
+	{ "report", "[-o FILE]", "a page of HTML with charts, and what to change", "o", 0,
+	  NEEDS_MOUNT, verb_report },
 	{ "score", "SAMPLE VALUE | -f FILE", "sets the importance of samples", "f", 2, NEEDS_MOUNT,
 	  verb_score },
 	{ "order", "[EPOCH -f FILE]", "announces what an epoch will read, or prints what is ahead",
@@ -67,17 +69,24 @@ static const struct verb verbs[] = {
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))
 
 static const struct option option_table[] = {
-	{ "file", required_argument, NULL, 'f' },     { "null", no_argument, NULL, '0' },
-	{ "json", no_argument, NULL, 'j' },	      { "once", no_argument, NULL, 'o' },
-	{ "interval", required_argument, NULL, 'i' }, { "timeout", required_argument, NULL, 't' },
-	{ "lazy", no_argument, NULL, 'l' },	      { "help", no_argument, NULL, 'h' },
-	{ "version", no_argument, NULL, 'V' },	      { 0 },
+	{ "file", required_argument, NULL, 'f' },
+	{ "null", no_argument, NULL, '0' },
+	{ "json", no_argument, NULL, 'j' },
+	{ "once", no_argument, NULL, '1' },
+	{ "interval", required_argument, NULL, 'i' },
+	{ "timeout", required_argument, NULL, 't' },
+	{ "lazy", no_argument, NULL, 'l' },
+	{ "help", no_argument, NULL, 'h' },
+	{ "version", no_argument, NULL, 'V' },
+	{ "output", required_argument, NULL, 'o' },
+	{ 0 },
 };
 
 static const char option_help[] =
 	"  -f, --file FILE   take input from FILE, '-' is standard input: lines of SAMPLE VALUE\n"
 	"                    (score), ids (order), or paths as in .shade/samples, a line each\n"
 	"  -0, --null        paths in FILE are as they are and end with NUL (find -print0)\n"
+	"  -o, --output FILE write the page to FILE instead of standard output\n"
 	"      --json        print one JSON object\n"
 	"      --once        print one screen and end\n"
 	"      --interval S  seconds from screen to screen (1)\n"
@@ -135,6 +144,9 @@ static void set_option(struct options *options, int letter)
 		options->json = true;
 		break;
 	case 'o':
+		options->output = optarg;
+		break;
+	case '1':
 		options->once = true;
 		break;
 	case 'i':
@@ -159,7 +171,7 @@ static bool parse_options(const struct verb *verb, int argc, char **argv, struct
 {
 	int letter;
 
-	while ((letter = option_next(argc, argv, ":f:0hV", option_table)) != -1) {
+	while ((letter = option_next(argc, argv, ":f:o:0hV", option_table)) != -1) {
 		if (letter == 'h') {
 			print_usage(verb);
 			return false;

@@ -104,8 +104,7 @@ struct figure say_duration(double seconds)
 	return shown;
 }
 
-/* Length of the UTF-8 character at TEXT, 0 if that is none. */
-static size_t utf8_length(const unsigned char *text, size_t left)
+size_t say_utf8_length(const unsigned char *text, size_t left)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	size_t length = *text >= 0xf0 ? 4 : *text >= 0xe0 ? 3 : 2;
@@ -133,7 +132,7 @@ void say_clean(char *text)
 	size_t step;
 
 	for (unsigned char *at = (unsigned char *)text; at < end; at += step ? step : 1) {
-		step = utf8_length(at, (size_t)(end - at));
+		step = say_utf8_length(at, (size_t)(end - at));
 		if (step == 2 && *at == 0xc2 && at[1] < 0xa0)
 			at[0] = at[1] = '?';
 		else if (step < 2 && ((iscntrl(*at) && *at != '\n' && *at != '\t') ||
@@ -150,12 +149,12 @@ void say_json_string(FILE *out, const char *text, size_t length)
 
 	fputc('"', out);
 	for (; at < end; at += step ? step : 1) {
-		step = utf8_length(at, (size_t)(end - at));
+		step = say_utf8_length(at, (size_t)(end - at));
 		if (!step)
 			fputs("\\ufffd", out);
 		else if (*at == '"' || *at == '\\')
 			fprintf(out, "\\%c", *at);
-		else if (*at < 0x20)
+		else if (*at < 0x20 || *at == '<')
 			fprintf(out, "\\u%04x", *at);
 		else
 			fwrite(at, 1, step, out);

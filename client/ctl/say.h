@@ -31,7 +31,11 @@ struct figure say_count(double count);	    /* 1,281,167 */
 struct figure say_percent(double fraction); /* 83.1 % */
 struct figure say_duration(double seconds); /* 1:02:03, or 2:03 */
 
-/* Prints LENGTH bytes as a JSON string. What is not UTF-8 becomes U+FFFD. */
+/* Length of the UTF-8 character at TEXT, of which LEFT bytes are there; 0 if that is none. */
+size_t say_utf8_length(const unsigned char *text, size_t left);
+
+/* Prints LENGTH bytes as a JSON string. What is not UTF-8 becomes U+FFFD. It has no <, so that no
+ * string ends a script of a page. */
 void say_json_string(FILE *out, const char *text, size_t length);
 
 /* Whether JSON would take this as a number. */

@@ -8,36 +8,24 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "jobs.h"
 #include "mountinfo.h"
 #include "path.h"
 #include "say.h"
 
 int verb_stats(struct call *call)
 {
-	const char *cursor;
-	const char *comma = "";
-	struct pair pair;
 	char *stats;
 	int code = call_read(call, "stats", &stats);
 
 	if (code)
 		return code;
-	if (!call->options.json) {
+	if (call->options.json) {
+		call_print_json(stdout, stats);
+		putchar('\n');
+	} else {
 		fputs(stats, stdout);
-		free(stats);
-		return EXIT_OK;
 	}
-	putchar('{');
-	for (cursor = stats; pair_next(&cursor, &pair); comma = ", ") {
-		fputs(comma, stdout);
-		say_json_string(stdout, pair.key, pair.key_length);
-		fputs(": ", stdout);
-		if (say_is_json_number(pair.value, pair.value_length))
-			fwrite(pair.value, 1, pair.value_length, stdout);
-		else
-			say_json_string(stdout, pair.value, pair.value_length);
-	}
-	puts("}");
 	free(stats);
 	return EXIT_OK;
 }
@@ -91,6 +79,23 @@ static void print_use(const char *stats)
 	       say_percent(pair_number(stats, "coverage")).text);
 }
 
+/* What the training waited for, and what it does about it. */
+static void print_waiting(const char *stats)
+{
+	double limited = pair_number(stats, "limited_ms") / 1000, uses = pair_number(stats, "uses");
+	double bytes = pair_number(stats, "limited_bytes");
+
+	printf("  %-10s %s reads waited, for %s s in all; the source was the limit for %s s",
+	       "waits", say_count(pair_number(stats, "waits")).text,
+	       say_count(pair_number(stats, "wait_ms") / 1000).text, say_count(limited).text);
+	if (limited > 0)
+		printf(" and gave %s/s", say_bytes(bytes / limited).text);
+	putchar('\n');
+	if (uses > 0)
+		printf("  %-10s each fetched sample is used %.2f times on the mean\n", "uses",
+		       uses);
+}
+
 static void print_scan(const char *stats)
 {
 	double complete = pair_number(stats, "scan_complete");
@@ -118,10 +123,12 @@ int verb_status(struct call *call)
 	print_word("mode", stats, "mode");
 	print_word("policy", stats, "policy");
 	print_use(stats);
+	print_waiting(stats);
 	print_word("epoch", stats, "epoch");
 	print_scan(stats);
 	printf("  %-10s %s accesses of announced orders\n", "ahead",
 	       say_count(pair_number(stats, "order_ahead")).text);
+	jobs_print(call->mount, "  ", stdout);
 	errors = pair_number(stats, "fetch_errors");
 	if (errors > 0)
 		printf("  %-10s %s reads of the source failed\n", "errors", say_count(errors).text);

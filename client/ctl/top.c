@@ -16,12 +16,13 @@
 #include "chart.h"
 #include "fail.h"
 #include "frame.h"
+#include "jobs.h"
 #include "say.h"
+#include "scores.h"
 #include "terminal.h"
 
 #define SCORES_SECONDS 5
 #define AHEAD_SECONDS 2
-#define SCORE_LINE_MAX 256
 #define SCORES_PATIENCE 2 /* seconds: whoever serves them may never end */
 
 struct top {
@@ -75,6 +76,7 @@ static void take_rates(struct frame *frame, const char *before, const char *now,
 	frame->hits_rate = ratio(hits, seconds);
 	frame->misses_rate = ratio(grown(before, now, "misses"), seconds);
 	frame->source_rate = ratio(grown(before, now, "backend_bytes"), seconds);
+	frame->waiting = ratio(grown(before, now, "waiting_ms") / 1000, seconds);
 	if (before)
 		history_add(frame, frame->ratio_now);
 }
@@ -90,38 +92,9 @@ static void take_levels(struct frame *frame, const char *stats)
 	frame->inflight_bytes = pair_number(stats, "inflight_bytes");
 	frame->resident_samples = pair_number(stats, "resident_samples");
 	frame->samples = pair_number(stats, "samples");
+	frame->uses = pair_number(stats, "uses");
 	frame->order_ahead = pair_number(stats, "order_ahead");
 	frame->scanning = pair_number(stats, "scan_complete") == 0;
-}
-
-/* `id<TAB>score<TAB>frequency<TAB>resident`; what has no number for a score is unscored. */
-static void take_score(struct histogram *scores, const char *line)
-{
-	const char *score = strchr(line, '\t');
-	const char *resident = strrchr(line, '\t');
-	char *end;
-	double value;
-
-	if (!score || resident == score)
-		return;
-	value = strtod(score + 1, &end);
-	histogram_add(scores, end == score + 1 ? NAN : value, resident[1] == '1');
-}
-
-static void take_scores(struct top *top)
-{
-	double end = say_now() + SCORES_PATIENCE;
-	char line[SCORE_LINE_MAX];
-	int fd = mount_file(top->call->mount, "scores");
-	FILE *file = fd < 0 ? NULL : fdopen(fd, "r");
-
-	histogram_clear(&top->frame.scores);
-	while (file && say_now() < end && fgets(line, sizeof(line), file))
-		take_score(&top->frame.scores, line);
-	if (file)
-		fclose(file);
-	else if (fd >= 0)
-		close(fd);
 }
 
 static void take_ahead(struct top *top)
@@ -155,6 +128,21 @@ static bool is_due(double *last, double now, double every)
 	return true;
 }
 
+static void take_jobs(struct top *top)
+{
+	char *text = NULL;
+	size_t length = 0;
+	FILE *out = must(open_memstream(&text, &length));
+
+	jobs_print(top->call->mount, "", out);
+	if (fclose(out)) {
+		free(text);
+		text = NULL;
+	}
+	free(top->frame.jobs);
+	top->frame.jobs = text;
+}
+
 /* Looks at the mount. Returns negative errno. */
 static int top_take(struct top *top)
 {
@@ -166,11 +154,12 @@ static int top_take(struct top *top)
 		return rc;
 	take_rates(&top->frame, top->stats, stats, now - top->stats_at);
 	take_levels(&top->frame, stats);
+	take_jobs(top);
 	free(top->stats);
 	top->stats = stats;
 	top->stats_at = now;
 	if (is_due(&top->scores_at, now, SCORES_SECONDS))
-		take_scores(top);
+		scores_take(top->call->mount, &top->frame.scores, SCORES_PATIENCE);
 	if (is_due(&top->ahead_at, now, AHEAD_SECONDS))
 		take_ahead(top);
 	return 0;
@@ -240,6 +229,7 @@ int verb_top(struct call *call)
 		code = top_once(top);
 	else
 		code = top_live(top);
+	free(top->frame.jobs);
 	free(top->stats);
 	free(top);
 	return code;

@@ -65,12 +65,18 @@ static int read_answer(struct shade *shade, char *answer, size_t size)
 	return got < 0 ? (int)got : 0;
 }
 
+/* The daemon has a sentence for what it refuses. */
+static bool is_answered(int rc)
+{
+	return rc == -EINVAL || rc == -EEXIST || rc == -ENOENT || rc == -ENXIO || rc == -ERANGE;
+}
+
 /* Notes why a write failed, in the daemon's words if it has some. Returns RC. */
 static int fail_answered(struct shade *shade, int rc)
 {
 	char answer[LIB_ANSWER_MAX];
 
-	if (rc == -EINVAL && !read_answer(shade, answer, sizeof(answer)) && *answer)
+	if (is_answered(rc) && !read_answer(shade, answer, sizeof(answer)) && *answer)
 		return lib_fail(rc, "%s", answer);
 	return lib_fail_file(shade, "control", rc);
 }
@@ -180,22 +186,36 @@ int shade_scores(struct shade *shade, const uint32_t *ids, const float *scores, 
 	return stream_end(stream);
 }
 
-int shade_order(struct shade *shade, uint64_t epoch, const uint32_t *ids, uint32_t count)
+/* `weights` may be NULL. */
+static int send_order(struct shade *shade, enum shade_record_type type, uint64_t epoch,
+		      const uint32_t *ids, const float *weights, uint32_t count)
 {
 	struct shade_record_order record = {
-		.head = head_of(SHADE_RECORD_ORDER, sizeof(record), 4 * (uint64_t)count),
+		.head = head_of(type, sizeof(record), (weights ? 8 : 4) * (uint64_t)count),
 		.epoch = htole64(epoch),
 		.count = htole64(count),
 	};
 	struct stream *stream = stream_new(shade);
 
-	int rc;
-
 	if (!stream)
 		return -ENOMEM;
 	stream_put(stream, &record, sizeof(record));
 	stream_put_words(stream, ids, count);
-	rc = stream_end(stream);
+	if (weights)
+		stream_put_words(stream, weights, count);
+	return stream_end(stream);
+}
+
+int shade_group_put(struct shade *shade, uint64_t epoch, const uint32_t *ids, const float *weights,
+		    uint32_t count)
+{
+	return send_order(shade, SHADE_RECORD_SHARED, epoch, ids, weights, count);
+}
+
+int shade_order(struct shade *shade, uint64_t epoch, const uint32_t *ids, uint32_t count)
+{
+	int rc = send_order(shade, SHADE_RECORD_ORDER, epoch, ids, NULL, count);
+
 	if (rc == -ENOSPC)
 		return lib_fail(rc,
 				"the order of epoch %llu is one too many: the shadefs at '%s' has "
@@ -280,6 +300,18 @@ int shade_command(struct shade *shade, const char *lines, size_t length, char *a
 	if (!rc)
 		return 0;
 	return *own ? lib_fail(rc, "%s", own) : lib_fail_file(shade, "control", rc);
+}
+
+int lib_ask(struct shade *shade, const char *line, char **data, size_t *size)
+{
+	int rc;
+
+	pthread_mutex_lock(&shade->lock);
+	rc = write_all(shade->control, line, strlen(line));
+	rc = rc ? fail_answered(shade, rc)
+		: lib_read_all(shade->control, LIB_RECORD_MAX, data, size);
+	pthread_mutex_unlock(&shade->lock);
+	return rc;
 }
 
 /* `VERB PATH`. */

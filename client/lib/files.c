@@ -28,8 +28,7 @@ void shade_free(void *memory)
 	free(memory);
 }
 
-/* All of FD, and a NUL. */
-static int read_all(int fd, size_t max, char **text, size_t *length)
+int lib_read_all(int fd, size_t max, char **text, size_t *length)
 {
 	size_t room = 0;
 	size_t used = 0;
@@ -63,7 +62,7 @@ static int read_file(struct shade *shade, int fd, const char *name, size_t max, 
 
 	if (fd < 0)
 		return fd;
-	rc = read_all(fd, max, text, length);
+	rc = lib_read_all(fd, max, text, length);
 	close(fd);
 	return rc ? lib_fail_file(shade, name, rc) : 0;
 }

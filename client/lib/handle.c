@@ -169,6 +169,25 @@ static int open_job(struct shade *shade, const char *job)
 	return fd < 0 ? lib_fail_file(shade, name, -errno) : fd;
 }
 
+/* The daemon ends a job that nobody uses, which this one may have been until now. */
+static int open_control(struct shade *shade, const char *path, const char *job)
+{
+	for (int tries = 0; tries < 3; tries++) {
+		int rc = open_job(shade, job);
+
+		if (rc < 0)
+			return rc;
+		shade->job = rc;
+		shade->control = openat(shade->job, "control", O_RDWR | O_CLOEXEC);
+		if (shade->control >= 0 || errno != ENOENT || !job)
+			break;
+		close(shade->job);
+		shade->job = -1;
+		errno = ENOENT;
+	}
+	return shade->control < 0 ? fail_mount(path, -errno) : 0;
+}
+
 static int open_parts(struct shade *shade, const char *path, const char *job)
 {
 	int rc;
@@ -180,12 +199,7 @@ static int open_parts(struct shade *shade, const char *path, const char *job)
 	if (rc < 0)
 		return fail_mount(path, rc);
 	shade->root = rc;
-	rc = open_job(shade, job);
-	if (rc < 0)
-		return rc;
-	shade->job = rc;
-	shade->control = openat(shade->job, "control", O_RDWR | O_CLOEXEC);
-	return shade->control < 0 ? fail_mount(path, -errno) : 0;
+	return open_control(shade, path, job);
 }
 
 int shade_open(const char *path, const char *job, struct shade **opened)

@@ -17,11 +17,14 @@
 #define LIB_STATS_MAX ((size_t)1 << 20)	  /* bytes of `stats` */
 #define LIB_SAMPLES_MAX ((size_t)1 << 28) /* lines of `samples`, and bits of `resident` */
 #define LIB_LINE_MAX ((size_t)1 << 16)	  /* a path, escaped, is shorter */
+#define LIB_RECORD_MAX ((size_t)1 << 30)  /* bytes of an order with its weights */
 
 /* A program that links libshade statically may have functions of these names. */
 #define lib_say shade_lib_say
 #define lib_fail_file shade_lib_fail_file
 #define lib_read shade_lib_read
+#define lib_read_all shade_lib_read_all
+#define lib_ask shade_lib_ask
 #define lib_send_table shade_lib_send_table
 
 /* The mount's ids by the ids of the handle. */
@@ -49,6 +52,12 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc);
 
 /* read() that no signal ends. */
 ssize_t lib_read(int fd, void *to, size_t size);
+
+/* All of FD, and a NUL; -EFBIG above MAX bytes, 0: no limit. Notes no message. */
+int lib_read_all(int fd, size_t max, char **text, size_t *length);
+
+/* Sends a line whose answer is a record, and reads that; to be freed. */
+int lib_ask(struct shade *shade, const char *line, char **data, size_t *size);
 
 /* Sends the paths of a table, relative to the mount, each with its NUL, BYTES in all. If the daemon
  * accepts them, exchanges the handle's table and TABLE before it releases the lock, so that every

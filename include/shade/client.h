@@ -63,6 +63,36 @@ SHADE_API int shade_order(struct shade *shade, uint64_t epoch, const uint32_t *i
 /* This epoch begins. */
 SHADE_API int shade_epoch(struct shade *shade, uint64_t epoch);
 
+/*
+ * Trainings that read one shared order, each at its own pace. The job of this handle is in the
+ * group NAME until the handle is closed; NULL: in none. The group's orders are a stream: EPOCH
+ * counts them.
+ */
+SHADE_API int shade_group_join(struct shade *shade, const char *name);
+
+/* What an epoch of a member reads: the order `first` from `offset` on, then the next one up to
+ * there. */
+struct shade_group_turn {
+	uint64_t first;
+	uint64_t offset;
+};
+
+/* The training begins its epoch EPOCH, and is told which stretch of the stream that is.
+ * `turn->first`: what the stream counts from if it has no order yet. -ENXIO: in no group. */
+SHADE_API int shade_group_begin(struct shade *shade, uint64_t epoch, struct shade_group_turn *turn);
+/* An order for the group. WEIGHTS, by entry, may be NULL. -EEXIST: somebody was faster; -ERANGE: no
+ * member reads that epoch now or next. */
+SHADE_API int shade_group_put(struct shade *shade, uint64_t epoch, const uint32_t *ids,
+			      const float *weights, uint32_t count);
+/* An order of the group by the ids of this handle, UINT32_MAX: a sample that has none. *WEIGHTS is
+ * NULL if all are 1. Both are released with shade_free(). -ENOENT: there is none. */
+SHADE_API int shade_group_order(struct shade *shade, uint64_t epoch, uint32_t **ids,
+				float **weights, uint32_t *count);
+/* How important samples are to the members of the group together, 0 to 1; only those that one of
+ * them has scored. Both are released with shade_free(). */
+SHADE_API int shade_group_importance(struct shade *shade, uint32_t **ids, float **importance,
+				     uint32_t *count);
+
 /* The samples that ids of this handle can mean. */
 SHADE_API int shade_sample_count(struct shade *shade, uint32_t *count);
 

@@ -19,7 +19,7 @@ STATS = {
     "resident_samples": 20000, "inflight_bytes": 1 << 20, "samples": 1281167, "scan_complete": 1,
     "accesses": 1000, "hits": 750, "hits_prefetched": 100, "misses": 250, "coalesced": 0,
     "admissions": 200, "bypasses": 50, "evictions": 10, "reclaimed": 0, "backend_reads": 250,
-    "backend_bytes": 25000000, "fetch_errors": 0, "stale_drops": 0, "names_left_out": 0, "epoch": 7,
+    "backend_bytes": 25000000, "fetch_errors": 0, "waiting_ms": 0, "uses": 0, "stale_drops": 0, "names_left_out": 0, "epoch": 7,
     "order_ahead": 1234567, "coverage": 0.51, "warm_pending": 0, "warm_done": 5,
     "warm_refused": 1, "warm_failed": 2, "warm_pending_bytes": 0, "warm_done_bytes": 5000,
     "warm_refused_bytes": 1000, "a_key_of_the_future": "what is this",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 
-VERBS = set("status stats top score order epoch warm evict pin unpin capacity policy rescan "
+VERBS = set("status stats top report score order epoch warm evict pin unpin capacity policy rescan "
             "umount debug".split())
 SHADECTL, ROOT = sys.argv[1:3]
 failures = 0
@@ -57,8 +57,8 @@ def policies():
 shown = subprocess.run([SHADECTL, "--help"], capture_output=True, text=True, check=True).stdout
 same(set(re.findall(r"^  ([a-z]+) MNT", shown, re.M)), VERBS, "verbs of --help")
 options = options_in(shown)
-check({"--file", "--null", "--json", "--once", "--interval", "--timeout", "--lazy", "--help",
-       "--version"} == options, f"options of --help: {options}")
+check({"--file", "--null", "--json", "--once", "--interval", "--timeout", "--lazy", "--output",
+       "--help", "--version"} == options, f"options of --help: {options}")
 
 page = text_of("docs/man/shadectl.1")
 same(set(re.findall(r'^\.BI ([a-z]+) " MNT', page, re.M)), VERBS, "verbs of the man page")
@@ -76,7 +76,8 @@ same(set().union(*(complete(verb, "/", "--") for verb in VERBS)) | {"--version"}
      "options offered by bash")
 for verb in VERBS:
     usage = subprocess.run([SHADECTL, verb, "--help"], capture_output=True, text=True).stdout
-    usage = usage.replace("-f ", "--file ").replace("-0", "--null").splitlines()[0]
+    usage = usage.replace("-f ", "--file ").replace("-o ", "--output ").replace("-0", "--null")
+    usage = usage.splitlines()[0]
     same(complete(verb, "/", "--"), options_in(usage) | {"--help"}, f"options of {verb} in bash")
 offered = complete("policy", "/", "")
 check("shade" in offered <= policies(), f"policies offered by bash: {offered - policies()}")

@@ -49,7 +49,8 @@ def once(fake):
 
     def change():
         first.wait()
-        fake.stats(accesses=1100, hits=840, misses=260, backend_bytes=25000000 + (64 << 20))
+        fake.stats(accesses=1100, hits=840, misses=260, backend_bytes=25000000 + (64 << 20),
+                   waiting_ms=1500, uses=3.25)
 
     thread = threading.Thread(target=change)
     thread.start()
@@ -68,7 +69,10 @@ def once(fake):
     found = re.search(r"(\d+) hits/s, (\d+) misses/s, source ([\d.]+) MiB/s", out)
     check(found and 10 <= int(found[1]) <= 31 and 1 <= int(found[2]) <= 4
           and 7 <= float(found[3]) <= 22, f"throughput:\n{out}")
-    check(re.search(r"^ *3.891 - 4.062 +█+\S* 40 of 50$", out, re.M), f"score 4:\n{out}")
+    found = re.search(r"^waiting     for the source ([\d.]+) % of the time; 3.2 uses of a "
+                      r"fetched sample$", out, re.M)
+    check(found and 10 <= float(found[1]) <= 50, f"waiting:\n{out}")
+    check(re.search(r"^ *3.875 - 4.062 +█+\S* 40 of 50$", out, re.M), f"score 4:\n{out}")
     check(re.search(r"^ *2 - \S+ +░+ 0 of 100$", out, re.M), f"score 2:\n{out}")
     check(re.search(r"^ *no score +█\S+ 2 of 7$", out, re.M), f"no score:\n{out}")
     check(out.index("40 of 50") < out.index("0 of 100"), "the highest score comes first")
@@ -86,7 +90,7 @@ def missing(fake):
     works(done)
     check(done.stdout.isascii() and "100 % |" in done.stdout, f"ASCII:\n{done.stdout}")
     for words in ("mode -   policy -   epoch -", "- now, - since the mount, coverage -",
-                  "- of - (-)", "0 hits/s, - misses/s, source -/s", "- accesses\n"):
+                  "- of - (-)", "0 hits/s, - misses/s, source -/s", "waiting     for the source - of the time\n", "- accesses\n"):
         check(words in done.stdout, f"the frame lacks {words!r}:\n{done.stdout}")
     for name in ("scores", "order"):
         os.rename(f"{fake.state}/{name}", f"{fake.state}/.shade/{name}")

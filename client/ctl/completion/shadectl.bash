@@ -18,7 +18,7 @@ _shadectl_begin() {
 }
 
 _shadectl() {
-	local verbs='status stats top score order epoch warm evict pin unpin capacity policy
+	local verbs='status stats top report score order epoch warm evict pin unpin capacity policy
 		rescan umount debug'
 	local policies='shade app icache minio lru lfu fifo'
 	local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
@@ -32,6 +32,7 @@ _shadectl() {
 	case $verb in
 	stats) options+=' --json' ;;
 	top) options+=' --once --interval' ;;
+	report) options+=' --output' ;;
 	score | order) options+=' --file' ;;
 	warm) options+=' --file --null --timeout' ;;
 	evict | pin | unpin) options+=' --file --null' ;;
@@ -39,7 +40,7 @@ _shadectl() {
 	esac
 	if [[ $before == --timeout || $before == --interval ]]; then
 		return
-	elif [[ $before == -f || $before == --file ]]; then
+	elif [[ $before == -f || $before == -o || $before == --file || $before == --output ]]; then
 		mapfile -t COMPREPLY < <(compgen -f -- "$current")
 	elif [[ $current == -* ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$options" -- "$current")
