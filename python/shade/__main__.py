@@ -10,6 +10,9 @@ from typing import Any, Dict, List, Optional
 from . import __version__
 from .scorer import MODES
 
+# What the command line passes on to the sampler as it is.
+OPTIONS = ("rep", "uses", "most_uses", "keep", "epochs", "substitute", "package", "lookahead", "mix")
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
@@ -21,10 +24,22 @@ def _parser() -> argparse.ArgumentParser:
     run = verbs.add_parser("run", help="run a script", description="Runs a script.")
     run.add_argument("--mount", help="a shadefs; auto: where the files are; none: sample without "
                                      "one (SHADE_MOUNT; auto)")
-    run.add_argument("--mode", choices=MODES, help="how orders are drawn (SHADE_MODE; pads)")
+    run.add_argument("--mode", choices=MODES, help="how orders are drawn (SHADE_MODE; auto)")
     run.add_argument("--seed", type=int, help="of the draws (SHADE_SEED; 0)")
     run.add_argument("--job", help="of several trainings on the mount (SHADE_JOB)")
     run.add_argument("--rep", type=float, help="how often a resident that was drawn is repeated")
+    run.add_argument("--uses", type=float, help="echo: mean uses of a fetched sample (4); auto: "
+                                                "those that it begins with (1)")
+    run.add_argument("--most-uses", type=float, help="auto: they never get above this (8)")
+    run.add_argument("--keep", type=float,
+                     help="prune: the chance of a sample whose loss is below the mean (0.5); echo, "
+                          "auto: of one that is to be fetched (all come)")
+    run.add_argument("--epochs", type=int,
+                     help="of the training: with --keep the last eighth reads everything")
+    run.add_argument("--substitute", type=int, choices=(0, 1),
+                     help="iis: residents stand in for absent samples of low loss (0)")
+    run.add_argument("--package", type=int,
+                     help="iis: absent samples of low loss come in runs of so many (0)")
     run.add_argument("--lookahead", type=int, choices=(0, 1),
                      help="epochs that an order is announced ahead (1)")
     run.add_argument("--mix", type=float,
@@ -46,7 +61,7 @@ def _install(given: argparse.Namespace) -> None:
         environment["SHADE_SEED"] = ""  # which need not be good then
     named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job")
              if getattr(given, name) is not None}
-    options: Dict[str, Any] = {name: getattr(given, name) for name in ("rep", "lookahead", "mix")
+    options: Dict[str, Any] = {name: getattr(given, name) for name in OPTIONS
                                if getattr(given, name) is not None}
     hook.install(hook.settings_from(environment)._replace(**named, options=options))
 

@@ -6,6 +6,7 @@ from array import array
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from ._libs import Floats, Ids
+from ._pace import Span
 
 
 class Scored(NamedTuple):
@@ -13,6 +14,7 @@ class Scored(NamedTuple):
     batch: int  # its number within the epoch
     ids: Ids
     scores: Floats
+    losses: Optional[Floats] = None  # where samples are left out by them
 
 
 class News(NamedTuple):
@@ -24,17 +26,23 @@ class News(NamedTuple):
     scored: List[Scored]
     plan: Dict[str, Any]  # what must be the same on all: options, and a digest of the last draw
     batch: int = 0  # samples of its batches; 0: it does not know
+    span: Optional[Span] = None  # what it has measured since the last epoch
+    neighbours: int = 0  # a checksum of what is near at its source; 0: it does not matter
 
 
 def pack(news: News) -> bytes:
     """As bytes."""
     head = json.dumps({"epoch": news.epoch, "mount": news.mount, "plan": news.plan,
-                       "capacity": news.capacity, "batch": news.batch,
+                       "capacity": news.capacity, "batch": news.batch, "span": news.span,
+                       "neighbours": news.neighbours,
                        "resident": None if news.resident is None else len(news.resident),
-                       "scored": [[entry.batch, len(entry.ids)] for entry in news.scored]})
+                       "scored": [[entry.batch, len(entry.ids), entry.losses is not None]
+                                  for entry in news.scored]})
     parts = [len(head).to_bytes(8, "little"), head.encode(), news.resident or b""]
     for entry in news.scored:
         parts += [entry.ids.tobytes(), entry.scores.tobytes()]
+        if entry.losses is not None:
+            parts.append(entry.losses.tobytes())
     return b"".join(parts)
 
 
@@ -48,10 +56,14 @@ def unpack(data: bytes) -> News:
         at += size
         return data[at - size:at]
     resident = None if head["resident"] is None else take(head["resident"])
-    scored = [Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)))
-              for batch, count in head["scored"]]
+
+    def take_scored(batch: int, count: int, losses: bool = False) -> Scored:
+        return Scored(batch, array("I", take(4 * count)), array("f", take(4 * count)),
+                      array("f", take(4 * count)) if losses else None)
+    scored = [take_scored(*entry) for entry in head["scored"]]  # older states had no losses
+    span = head.get("span")
     return News(head["epoch"], head["mount"], resident, head["capacity"], scored, head["plan"],
-                head.get("batch", 0))
+                head.get("batch", 0), Span(*span) if span else None, head.get("neighbours", 0))
 
 
 def disagreement(all_news: List[News]) -> Optional[str]:

@@ -29,13 +29,20 @@ class SampleStruct(ctypes.Structure):
                 ("resident", c_uint32)]
 
 
+class GroupTurn(ctypes.Structure):
+    """struct shade_group_turn"""
+    _fields_ = [("first", c_uint64), ("offset", c_uint64)]
+
+
 class ScorerOptions(ctypes.Structure):
     """struct shade_scorer_options"""
     _fields_ = [("size", c_uint32), ("samples", c_uint32), ("seed", c_uint64), ("mode", c_uint32),
                 ("backend", c_uint32), ("lookahead", c_uint32), ("draws", c_uint32),
-                ("rep", c_double), ("uses", c_double), ("strength", c_double),
+                ("rep", c_double), ("uses", c_double), ("most_uses", c_double),
+                ("strength", c_double),
                 ("max_repeats", c_uint32), ("cover_epochs", c_uint32), ("capacity", c_uint32),
-                ("device", c_int32)]
+                ("device", c_int32), ("keep", c_double), ("epochs", c_uint32),
+                ("multiple", c_uint32), ("substitute", c_uint32), ("package", c_uint32)]
 
 
 class ScoreBatch(ctypes.Structure):
@@ -51,6 +58,13 @@ class ScoreNodes(ctypes.Structure):
     """struct shade_score_nodes"""
     _fields_ = [("size", c_uint32), ("world", c_uint32), ("node_of", _IDS), ("block", c_uint32),
                 ("capacity", c_uint32), ("mix", c_double)]
+
+
+class ScoreSpan(ctypes.Structure):
+    """struct shade_score_span"""
+    _fields_ = [("seconds", c_double), ("waited", c_double), ("read", c_double),
+                ("bytes", c_double), ("limited", c_double), ("limited_bytes", c_double),
+                ("rate", c_double)]
 
 
 def fields_of(structure: ctypes.Structure) -> List[str]:
@@ -69,6 +83,11 @@ _SHADE: Functions = {
     "shade_scores": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
     "shade_order": (c_int, [c_void_p, c_uint64, _IDS, c_uint32]),
     "shade_epoch": (c_int, [c_void_p, c_uint64]),
+    "shade_group_join": (c_int, [c_void_p, c_char_p]),
+    "shade_group_begin": (c_int, [c_void_p, c_uint64, POINTER(GroupTurn)]),
+    "shade_group_put": (c_int, [c_void_p, c_uint64, _IDS, _FLOATS, c_uint32]),
+    "shade_group_order": (c_int, [c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_void_p), _IDS]),
+    "shade_group_importance": (c_int, [c_void_p, POINTER(c_void_p), POINTER(c_void_p), _IDS]),
     "shade_sample_count": (c_int, [c_void_p, _IDS]),
     "shade_samples": (c_int, [c_void_p, EACH_SAMPLE, c_void_p]),
     "shade_resident": (c_int, [c_void_p, POINTER(c_uint64), c_uint32]),
@@ -95,8 +114,14 @@ _SCORE: Functions = {
     "shade_scorer_sync": (c_int, [c_void_p]),
     "shade_scorer_merge": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
     "shade_scorer_scores": (c_int, [c_void_p, _FLOATS]),
+    "shade_scorer_merge_losses": (c_int, [c_void_p, _IDS, _FLOATS, c_uint32]),
+    "shade_scorer_losses": (c_int, [c_void_p, _FLOATS]),
+    "shade_scorer_neighbours": (c_int, [c_void_p, _IDS]),
     "shade_scorer_nodes": (c_int, [c_void_p, POINTER(ScoreNodes)]),
     "shade_scorer_batch": (c_int, [c_void_p, c_uint32]),
+    "shade_score_rate": (c_double, [c_double, POINTER(ScoreSpan)]),
+    "shade_scorer_measured": (c_int, [c_void_p, POINTER(ScoreSpan), c_uint32]),
+    "shade_scorer_redraw": (c_int, [c_void_p, c_uint64, c_uint32, c_char_p]),
     "shade_scorer_begin": (c_int, [c_void_p, c_uint64, c_char_p]),
     "shade_scorer_length": (c_uint32, [c_void_p, c_uint32, c_uint32]),
     "shade_scorer_order": (c_int64, [c_void_p, c_uint64, c_uint32, c_uint32, _IDS, c_uint64]),

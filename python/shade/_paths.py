@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The files of a data set, by its index."""
 import os
+from array import array
 from collections.abc import Sequence
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
+
+from ._libs import Ids
 
 
 def _is_path(value: Any) -> bool:
@@ -35,3 +38,25 @@ def paths_of(data: Any) -> Optional[List[Any]]:
     if isinstance(data, Sequence) and len(data) and _is_path(data[0]):
         return list(data)
     return None
+
+
+def _inodes_in(folder: str) -> Dict[str, int]:
+    """By name. A directory that cannot be read tells nothing."""
+    try:
+        with os.scandir(folder or ".") as entries:
+            return {entry.name: entry.inode() for entry in entries}
+    except OSError:
+        return {}
+
+
+def neighbours_of(paths: List[Any]) -> Ids:
+    """All indices, so that files that are near at the source are near here: those of a directory
+    together, by inode."""
+    inodes: Dict[str, Dict[str, int]] = {}
+    places: List[Tuple[str, int, int]] = []
+    for index, path in enumerate(paths):
+        folder, name = os.path.split(os.fsdecode(path))
+        if folder not in inodes:
+            inodes[folder] = _inodes_in(folder)
+        places.append((folder, inodes[folder].get(name, 0), index))
+    return array("I", (index for _, _, index in sorted(places)))

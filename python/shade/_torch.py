@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The sampler where there is torch: as its Sampler, with torch.distributed and devices."""
 import errno
+import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed
 import torch.utils.data
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from . import _batch, _libs
 from .sampler import Gather, Sampler
@@ -48,12 +50,44 @@ def all_gather(data: bytes) -> List[bytes]:
     return [_libs.tensor_bytes(part[:length]) for part, length in zip(parts, lengths)]
 
 
+def _sampler_of(iterator: Any) -> "Optional[TorchSampler]":
+    """The sampler of ours that an iterator of a DataLoader draws from."""
+    batches = getattr(iterator, "_index_sampler", None)
+    sampler = getattr(batches, "sampler", batches)
+    return sampler if isinstance(sampler, TorchSampler) else None
+
+
+def _watch_loaders() -> None:
+    """Has iterators of DataLoaders tell how long the training waits for a batch: nothing else of
+    torch knows. All else about them stays as it is."""
+    original = _BaseDataLoaderIter.__next__
+    if hasattr(original, "watched_by_shade"):
+        return
+
+    def following(iterator: Any) -> Any:
+        asked = time.monotonic()
+        try:
+            data = original(iterator)
+        except StopIteration:
+            sampler = _sampler_of(iterator)
+            if sampler is not None:
+                sampler.pace.end()
+            raise
+        sampler = _sampler_of(iterator)
+        if sampler is not None:
+            sampler.pace.arrived(asked, time.monotonic())
+        return data
+    following.watched_by_shade = True  # type: ignore[attr-defined]
+    _BaseDataLoaderIter.__next__ = following
+
+
 class TorchSampler(Sampler, torch.utils.data.Sampler):
     """What shade.Sampler() makes if the program uses torch."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._in_flight: Deque[Tuple[Any, int, _libs.Ids, Any, List[Any]]] = deque()
+        self._in_flight: Deque[Tuple[Any, int, _libs.Ids, List[Any], List[Any]]] = deque()
         super().__init__(*args, **kwargs)
+        _watch_loaders()
 
     def _find_gather(self) -> Optional[Gather]:
         if self._gather is not None:
@@ -73,15 +107,19 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
             return
         # On the device nothing waits: scores come back on the stream, and the mount gets them
         # when a later batch finds them there.
-        scores = torch.empty(batch.samples, dtype=torch.float32, device=batch.device)
+        names = ["scores_out", "losses_out"] if self._sends_losses else ["scores_out"]
+        there = [torch.empty(batch.samples, dtype=torch.float32, device=batch.device)
+                 for _ in names]
         stream = torch.cuda.current_stream(batch.device)
-        fields = {**batch.fields, "scores_out": scores.data_ptr(), "stream": stream.cuda_stream}
+        fields = {**batch.fields, "stream": stream.cuda_stream,
+                  **{name: tensor.data_ptr() for name, tensor in zip(names, there)}}
         self._update_on_device(ids, fields)
-        host = torch.empty(batch.samples, dtype=torch.float32, pin_memory=True)
-        host.copy_(scores, non_blocking=True)
+        here = [torch.empty(batch.samples, dtype=torch.float32, pin_memory=True) for _ in names]
+        for host, tensor in zip(here, there):
+            host.copy_(tensor, non_blocking=True)
         event = torch.cuda.Event()
         event.record(stream)
-        self._in_flight.append((event, number, ids, host, [*batch.keep, scores]))
+        self._in_flight.append((event, number, ids, here, [*batch.keep, *there]))
         while self._in_flight and self._in_flight[0][0].query():
             self._land()
 
@@ -95,11 +133,11 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
             self._update_batch(ids, fields)
 
     def _land(self) -> None:
-        event, number, ids, host, _ = self._in_flight.popleft()
+        event, number, ids, here, _ = self._in_flight.popleft()
         event.synchronize()
-        scores = _libs.as_floats(host)
-        if scores[0] >= 0:  # else the batch was left out, and _drain() tells why
-            self._deliver(number, ids, scores)
+        values = [_libs.as_floats(host) for host in here]
+        if values[0][0] >= 0:  # else the batch was left out, and _drain() tells why
+            self._deliver(number, ids, *values)
 
     def _drain(self) -> None:
         while self._in_flight:

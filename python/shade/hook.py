@@ -29,6 +29,7 @@ from ._handed import Batch, Handed, run_of
 from ._paths import paths_of
 from ._torch import TorchSampler, all_gather
 from .mount import Mount
+from .sampler import SKIPPING
 
 LOSSES = ("cross_entropy", "nll_loss")
 
@@ -36,7 +37,7 @@ LOSSES = ("cross_entropy", "nll_loss")
 class Settings(NamedTuple):
     """What install() is told."""
     mount: str = "auto"  # auto: where the files are; none: sample without one; or a path
-    mode: str = "pads"
+    mode: str = "auto"
     seed: int = 0
     job: Optional[str] = None
     options: Dict[str, Any] = {}
@@ -50,7 +51,7 @@ def settings_from(environment: Any) -> Settings:
     except ValueError:
         raise ValueError(f"SHADE_SEED is a number, not '{seed}'") from None
     return Settings(environment.get("SHADE_MOUNT") or "auto",
-                    environment.get("SHADE_MODE") or "pads", number,
+                    environment.get("SHADE_MODE") or "auto", number,
                     environment.get("SHADE_JOB") or None)
 
 
@@ -75,7 +76,8 @@ class CarefulSampler(TorchSampler):
         # when the next epoch begins.
         if hasattr(self._own, "epoch"):
             self._own.epoch = self._next_epoch
-        self._begin(self._next_epoch, array("I", self._own))
+        length = self._length_of(self._next_epoch)
+        self._begin(self._next_epoch, array("I", self._own)[:length])
         return iter(self._order)
 
     def set_epoch(self, epoch: int) -> None:
@@ -83,6 +85,15 @@ class CarefulSampler(TorchSampler):
             super().set_epoch(epoch)
         except ValueError as failure:
             self._report(failure)
+
+    def _reconsider(self, position: int) -> None:
+        try:
+            super()._reconsider(position)
+        except Exception as failure:  # pylint: disable=broad-except
+            self._report(failure)
+
+    def _say_uses(self, before: float, uses: float) -> None:
+        _say(f"a fetched sample is used {uses:.2f} times, no longer {before:.2f}")
 
     def _drain(self) -> None:
         # Before the ranks meet: one that failed here would leave the others waiting.
@@ -210,7 +221,8 @@ class Hook:
         sampler = CarefulSampler(
             dataset, None if settings.mount == "none" else settings.mount, settings.mode,
             settings.seed, rank, world, job=job, own=own, report=self.failed,
-            draws=getattr(own, "total_size", None), **{"batch": batch, **settings.options})
+            draws=None if settings.mode in SKIPPING else getattr(own, "total_size", None),
+            **{"batch": batch, **settings.options})
         if settings.mount == "auto" and sampler.mount is None:
             return "its files are not on a shadefs"
         return sampler
@@ -319,6 +331,7 @@ class Hook:
             _say("at the end: no DataLoader was changed")
         for loader in self.loaders:
             left = loader.batches - loader.scored
+            _say(f"at the end: DataLoader {loader.number}: {loader.sampler.summary()}")
             _say(f"at the end: DataLoader {loader.number}: {loader.batches} batches, "
                  f"{loader.scored} scored, {left} not" + (
                      " (no cross_entropy or nll_loss with gradients, of as many samples)"
@@ -431,6 +444,9 @@ def install(settings: Optional[Settings] = None) -> Hook:
     atexit.register(hook.report)
     _say("DataLoader's random sampling, cross_entropy and nll_loss are watched: mount "
          f"{settings.mount}, mode {settings.mode}")
+    if settings.mode in SKIPPING:
+        _say(f"mode {settings.mode} leaves samples out, and a script that knows nothing of weights "
+             "does not make up for it")
     _installed = hook
     return hook
 

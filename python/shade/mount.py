@@ -4,7 +4,7 @@ import ctypes
 import os
 import sys
 from array import array
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import _libs
 
@@ -87,6 +87,50 @@ class Mount:
     def epoch(self, epoch: int) -> None:
         """That epoch begins."""
         self._lib.check(self._lib.shade_epoch(self._open(), epoch))
+
+    def group_join(self, name: Optional[str]) -> None:
+        """The job reads the orders of this group until the mount is closed; None: of none."""
+        self._lib.check(self._lib.shade_group_join(
+            self._open(), None if name is None else os.fsencode(name)))
+
+    def group_begin(self, epoch: int, first: int = 0) -> Tuple[int, int]:
+        """The job begins this epoch: with which order of the group, and where in it. `first`: what
+        the group counts from if it has none."""
+        turn = _libs.GroupTurn(first=first)
+        self._lib.check(self._lib.shade_group_begin(self._open(), epoch, ctypes.byref(turn)))
+        return turn.first, turn.offset
+
+    def group_put(self, epoch: int, ids: Any, weights: Any = None) -> None:
+        """An order for the group; EEXIST: it has one."""
+        ids = _libs.as_ids(ids)
+        floats = None if weights is None else _libs.as_floats(weights)
+        self._lib.check(self._lib.shade_group_put(self._open(), epoch, _libs.ids_pointer(ids),
+                                                  _libs.floats_pointer(floats), len(ids)))
+
+    def _pairs(self, call: Any, *words: Any) -> Tuple[_libs.Ids, Optional[_libs.Floats]]:
+        """Calls what fills in an array of ids and one of floats."""
+        ids, floats, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint32()
+        self._lib.check(call(self._open(), *words, ctypes.byref(ids), ctypes.byref(floats),
+                             ctypes.byref(count)))
+        found, values = array("I"), None
+        try:
+            found.frombytes(ctypes.string_at(ids, 4 * count.value))
+            if floats:
+                values = array("f")
+                values.frombytes(ctypes.string_at(floats, 4 * count.value))
+        finally:
+            self._lib.shade_free(ids)
+            self._lib.shade_free(floats)
+        return found, values
+
+    def group_order(self, epoch: int) -> Tuple[_libs.Ids, Optional[_libs.Floats]]:
+        """An order of the group and its weights, None if all are 1; ENOENT: there is none."""
+        return self._pairs(self._lib.shade_group_order, epoch)
+
+    def group_importance(self) -> Tuple[_libs.Ids, _libs.Floats]:
+        """Samples that a member has scored, and what they are worth to all, 0 to 1."""
+        ids, importance = self._pairs(self._lib.shade_group_importance)
+        return ids, array("f") if importance is None else importance
 
     def sample_count(self) -> int:
         """The samples that ids of this object can mean."""

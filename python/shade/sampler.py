@@ -2,19 +2,31 @@
 """The sampler: draws what an epoch reads, tells the mount, and scores the samples of batches."""
 import base64
 import errno
+import logging
 import sys
 import warnings
+import zlib
 from array import array
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-from . import _batch, _exchange, _libs
+from . import _batch, _exchange, _group, _libs
+from ._pace import Pace, Span
 from ._errors import MountWarning, ShadeError
-from ._paths import paths_of
+from ._paths import neighbours_of, paths_of
 from .mount import Mount, PathLike
 from .scorer import Scorer
 
 Gather = Callable[[bytes], List[bytes]]
 AGAIN_SECONDS = 10  # that a mount which is back may take to know its samples
+LOOK_SECONDS = 1.0  # a shorter epoch tells nothing of its pace
+# Mode auto looks at the pace of the first epoch so long after its first batch, and then each time
+# when twice as much time has passed: that epoch is as it comes, and must not be slow to its end.
+# Later ones it looks at in their middle.
+FIRST_LOOK_SECONDS = 0.6
+HAND_OUT = 64  # entries between two looks at the clock
+SKIPPING = ("prune", "iis")  # modes whose epochs are as long as what is not left out
+
+log = logging.getLogger("shade")
 
 
 class Sampler:
@@ -25,9 +37,14 @@ class Sampler:
              or, without a mount, a number of samples or anything with a length
     mount    the mount point, or anything below it; "auto": the one that has the files, if they
              are on one; None: none, and it only samples
-    mode     pads, echo, paper, uniform, replacement
+    mode     auto: each sample once an epoch where the source keeps up, and several times while it
+             is in memory where the training waits for the source; or pads, echo, paper, uniform,
+             replacement; or prune, iis: epochs that leave samples out, by their last losses
     rank     this process among `world` ones, which all give the same seed and options
     job      the name of this training, if several share the mount
+    group    the name of a group of trainings with the same files, each with a job of its own:
+             they read one shared order an epoch, so that one fetch serves all that are close to
+             each other
     lookahead  1: draws and announces each order one epoch ahead
     batch    samples of this rank's batches, for echo, which uses none twice in a step; 0: as
              many as update() gets
@@ -44,11 +61,11 @@ class Sampler:
             cls = TorchSampler
         return super().__new__(cls)
 
-    def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "pads",
+    def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "auto",
                  seed: int = 0, rank: int = 0, world: int = 1, *, job: Optional[str] = None,
-                 lookahead: int = 1, backend: str = "auto", gather: Optional[Gather] = None,
-                 block: int = 0, mix: float = 0.0, batch: int = 0, scan_seconds: float = 600,
-                 **options: Any) -> None:
+                 group: Optional[str] = None, lookahead: int = 1, backend: str = "auto",
+                 gather: Optional[Gather] = None, block: int = 0, mix: float = 0.0, batch: int = 0,
+                 scan_seconds: float = 600, **options: Any) -> None:
         if world < 1 or not 0 <= rank < world:
             raise ValueError(f"there is no rank {rank} of {world}")
         if not 0 <= mix <= 1:
@@ -57,6 +74,9 @@ class Sampler:
             raise ValueError(f"block is a number from 0 to {(1 << 20) - 1}, not {block}")
         if not isinstance(batch, int) or not 0 <= batch <= 1 << 20:
             raise ValueError(f"batch is a number from 0 to {1 << 20}, not {batch}")
+        _group.check(group, job, world, mount)
+        self._shared = None if group is None else _group.Group(group)
+        self._shared_weights: Optional[_libs.Floats] = None  # of this epoch's entries
         self._block, self._mix = block, mix
         self._given_batch = self._seen_batch = batch  # 0: not known
         self.rank, self.world, self.job = rank, world, job
@@ -70,19 +90,30 @@ class Sampler:
         self._announced: Set[int] = set()
         self._connect_first(mount)
         self._capacity = 0  # that of this rank's mount, if it was not given
-        if mode == "echo" and options.get("capacity") is None and self._mount:
-            options["capacity"] = self._capacity = self._estimate_capacity(self._mount)
+        self.pace = Pace()  # how the training reads
+        self._rate = 0.0  # that the source gives at most, in bytes a second
+        self._fresh = True  # no epoch was measured yet
+        self._told_uses = 0.0
+        if mode in ("echo", "auto"):
+            options["capacity"] = self._find_capacity(mode, options.get("capacity"))
         # Ranks that wait for each other in every step must have as many steps.
-        if world > 1 and options.get("draws") is None:
+        options["multiple"] = world
+        if world > 1 and mode not in SKIPPING and options.get("draws") is None:
             options["draws"] = (self._samples + world - 1) // world * world
         self._scorer = Scorer(self._samples, mode=mode, seed=seed, backend=backend,
                               lookahead=lookahead, **options)
+        self._neighbours = 0  # a checksum
+        if options.get("package") and self._paths is not None:
+            neighbours = neighbours_of(self._paths)
+            self._neighbours = zlib.crc32(neighbours.tobytes()) or 1
+            self._scorer.neighbours(neighbours)
         self._gather = gather
         self._pending: List[_exchange.Scored] = []
         self._group = [rank] if world == 1 else list(range(world))
         self._node_of: Optional[List[int]] = None  # by rank, in the last epoch
         self._epoch: Optional[int] = None
         self._next_epoch = 0
+        self._named = False  # set_epoch() has said which epoch is next
         self._order = array("I")
         self._cursor = 0
         self._batches = 0
@@ -105,6 +136,7 @@ class Sampler:
         except ShadeError as failure:
             if mount != "auto" or failure.errno != errno.ENODEV:
                 raise
+            _group.check(None if self._shared is None else self._shared.name, self.job, 1, None)
             self._mount_path = None
 
     def _connect(self, scan_seconds: float) -> Mount:
@@ -113,6 +145,8 @@ class Sampler:
         try:
             mount.wait(scan_seconds)
             mount.register(self._paths)
+            if self._shared is not None:
+                self._shared.join(mount)
             self._device = _exchange.device_of(mount.path)
         except OSError:
             mount.close()
@@ -128,6 +162,7 @@ class Sampler:
             except (ShadeError, OSError):
                 return
             self._announced.clear()
+            self._told_uses = 0.0
             self._warned.discard("mount")
 
     def _look(self) -> Optional[bytes]:
@@ -164,13 +199,18 @@ class Sampler:
             self._warn("mount", f"the mount takes no hints any more, sampling goes on: {failure}")
             return None
 
-    @staticmethod
-    def _estimate_capacity(mount: Mount) -> int:
-        """How many samples the cache holds, from the sizes of some."""
-        count = mount.sample_count()
-        sizes = [mount.query(number).size for number in range(0, count, max(1, count // 256))]
-        mean = max(1.0, sum(sizes) / len(sizes))
-        return max(1, min(count, int(mount.stat("capacity_bytes") / mean)))
+    def _find_capacity(self, mode: str, given: Optional[int]) -> Optional[int]:
+        """How many samples the cache holds, from the sizes of some. Mode auto does without a mount
+        as well: then nothing is measured, and each sample comes once."""
+        if self._mount is None:
+            return self._samples if given is None and mode == "auto" else given
+        count = self._mount.sample_count()
+        sizes = [self._mount.query(number).size
+                 for number in range(0, count, max(1, count // 256))]
+        self.pace.sample_bytes = mean = max(1.0, sum(sizes) / len(sizes))
+        if given is None:
+            given = self._capacity = max(1, min(count, int(self._mount.stat("capacity_bytes") / mean)))
+        return given
 
     @property
     def mount(self) -> Optional[Mount]:
@@ -204,22 +244,143 @@ class Sampler:
         if epoch < 0:
             raise ValueError(f"an epoch is 0 or more, not {epoch}")
         self._next_epoch = epoch
+        self._named = True
 
     def __len__(self) -> int:
-        return self._scorer.length(self.rank, self.world)
+        """Entries of the epoch that was begun last, until set_epoch() names another one; of one
+        that is not drawn yet, the most that it can have."""
+        if self._epoch is not None and not self._named:
+            return len(self._order)
+        return self._length_of(self._next_epoch)
+
+    def _length_of(self, epoch: int) -> int:
+        if self._shared is not None:  # who draws it is open, and so is how long it will be
+            return self._scorer.length(self.rank, self.world)
+        try:
+            return self._scorer.length(self.rank, self.world, epoch)
+        except ShadeError as failure:
+            if failure.errno != errno.ENOENT:
+                raise
+            return self._scorer.length(self.rank, self.world)
 
     def __iter__(self) -> Iterator[int]:
         epoch = self._next_epoch
         self._drain()
         resident = self._look()
+        span = self._take_span()
         if self.world > 1:
-            resident = self._agree(epoch, resident)
+            resident = self._agree(epoch, resident, span)
         else:
             self._tell_batch(self._seen_batch)
-        self._scorer.begin(epoch, resident)
-        self._announce(epoch)
-        self._begin(epoch, self._scorer.order(epoch, self.rank, self.world))
-        return iter(self._order)
+            self._scorer.measured([span])
+        if self._shared is not None:
+            order = self._begin_shared(self._shared, epoch, resident)
+        else:
+            self._scorer.begin(epoch, resident)
+            self._announce(epoch)
+            order = self._scorer.order(epoch, self.rank, self.world)
+        self._tell_uses()
+        self._begin(epoch, order)
+        return self._hand_out(self._order)
+
+    def _hand_out(self, order: _libs.Ids) -> Iterator[int]:
+        """The entries, with a look at the pace now and then."""
+        half, look_seconds = len(order) // 2, FIRST_LOOK_SECONDS
+        if not self._adapts:
+            yield from order
+            return
+        first = self._fresh
+        for at in range(0, len(order), HAND_OUT):
+            if order is self._order and at:
+                if first and self.pace.seconds() > look_seconds:
+                    self._reconsider(at)
+                    look_seconds *= 2
+                elif not first and at - HAND_OUT < half <= at:
+                    self._reconsider(at)
+            yield from order[at:at + HAND_OUT]
+
+    # --- groups
+
+    def _begin_shared(self, group: _group.Group, epoch: int,
+                      resident: Optional[bytes]) -> _libs.Ids:
+        """What the group reads next, or what this training draws alone while there is none."""
+        turn: Optional[_group.Turn] = None
+        try:
+            if not group.left:
+                turn = self._tell(lambda mount: _group.take_turn(self._scorer, group, mount, epoch,
+                                                                 resident))
+        except _group.StrangerError as failure:
+            if not group.has_begun:
+                raise
+            self._warn("group", f"{failure}; this training goes on alone")
+            self._tell(Mount.group_join, None)
+            group.left = True
+        if turn is None:
+            turn = _group.alone(self._scorer, group, resident)
+        self._shared_weights = turn.order.weights
+        self._tell(Mount.epoch, epoch)
+        self._tell(Mount.order, epoch, turn.order.ids)
+        if turn.ahead is not None:
+            self._tell(Mount.order, epoch + 1, turn.ahead)
+        return turn.order.ids
+
+    # --- mode auto
+
+    @property
+    def _adapts(self) -> bool:
+        return self.mode == "auto" and self._mount is not None
+
+    @property
+    def uses(self) -> float:
+        """How often a sample that was fetched is used, on the mean, in orders that are drawn from
+        now on; 1 in modes that know no such thing."""
+        return float(self._scorer.options["uses"]) if self.mode in ("echo", "auto") else 1.0
+
+    def _take_span(self) -> Optional[Span]:
+        """What the last epoch tells, if it was read to its end."""
+        span = self.pace.span(LOOK_SECONDS) if self.pace.is_over else None
+        if span is not None and self._shared is not None:
+            # The mount counts what all members have read.
+            span = span._replace(read=len(self._order) * self.pace.sample_bytes)
+        return self._with_rate(span)
+
+    def _with_rate(self, span: Optional[Span]) -> Optional[Span]:
+        if span is None:
+            return None
+        self._fresh = False
+        self._rate = self._scorer.rate(self._rate, span)
+        return span._replace(rate=self._rate)
+
+    def _reconsider(self, position: int) -> None:
+        """In the middle of an epoch: if it is too slow, or faster than it need be, the rest is
+        drawn anew. Only where this is the only rank, for ranks must meet to agree, and members of
+        a group read what was agreed on."""
+        if self.world > 1 or self._shared is not None or self._epoch is None:
+            return
+        span = self.pace.span(FIRST_LOOK_SECONDS / 2)
+        if span is None or not self._scorer.measured([self._with_rate(span)]):
+            return
+        self._scorer.redraw(self._epoch, position, self._tell(Mount.resident, self._samples))
+        self._order[position:] = self._scorer.order(self._epoch)[position:]
+        self._announced.clear()
+        self._announce_orders(self._epoch)
+        self._tell_uses()
+        self.pace.restart()
+
+    def _tell_uses(self) -> None:
+        """Whoever looks at the mount sees how often samples are used."""
+        uses = self.uses
+        if uses == self._told_uses or self.mode not in ("echo", "auto"):
+            return
+        if self.rank == self._group[0]:
+            self._tell(Mount.command, f"uses {uses:.4g}")
+        if self._told_uses:
+            self._say_uses(self._told_uses, uses)
+        self._told_uses = uses
+
+    def _say_uses(self, before: float, uses: float) -> None:
+        log.info("a fetched sample is used %.2f times, no longer %.2f: the source gives %.1f MB/s",
+                 uses, before, self._rate / 1e6)
 
     def _tell_batch(self, size: int) -> None:
         """Of one rank. If it is not known, the scorer goes on with what it was told."""
@@ -228,7 +389,8 @@ class Sampler:
 
     def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
-        self._epoch, self._next_epoch = epoch, epoch + 1
+        self.pace.begin(self._mount.path if self._mount else None)
+        self._epoch, self._next_epoch, self._named = epoch, epoch + 1, False
         self._rewind()
 
     def _rewind(self) -> None:
@@ -241,14 +403,24 @@ class Sampler:
         if self._mount is None or self.rank != self._group[0]:
             return
         self._tell(Mount.epoch, epoch)
-        lookahead = self._scorer.options["lookahead"]
-        for ahead in range(epoch, epoch + 1 + lookahead):
+        self._announce_orders(epoch)
+
+    def _announce_orders(self, epoch: int) -> None:
+        known = set()
+        for ahead in range(epoch, epoch + 1 + self._scorer.options["lookahead"]):
+            known.add(ahead)
             if ahead in self._announced:
                 continue
-            ids = _exchange.interleave([self._scorer.order(ahead, rank, self.world)
-                                        for rank in self._group])
+            try:
+                ids = _exchange.interleave([self._scorer.order(ahead, rank, self.world)
+                                            for rank in self._group])
+            except ShadeError as failure:
+                if failure.errno != errno.ENOENT:  # the first time mode auto draws nothing ahead
+                    raise
+                known.remove(ahead)
+                break
             self._tell(Mount.order, ahead, ids)
-        self._announced = {epoch + 1} if lookahead else set()
+        self._announced = known - {epoch}
 
     # --- ranks
 
@@ -256,7 +428,8 @@ class Sampler:
         """Overridden where there is torch."""
         return self._gather
 
-    def _agree(self, epoch: int, resident: Optional[bytes]) -> Optional[bytes]:
+    def _agree(self, epoch: int, resident: Optional[bytes],
+               span: Optional[Span]) -> Optional[bytes]:
         """Tells all ranks what this one has, takes what they have, and returns what is resident
         on one of them."""
         gather = self._find_gather()
@@ -268,7 +441,7 @@ class Sampler:
             return None
         name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
         own = _exchange.News(epoch, name, resident, self._capacity, self._pending,
-                             self._plan(epoch), self._seen_batch)
+                             self._plan(epoch), self._seen_batch, span, self._neighbours)
         all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
         self._pending = []
         if len(all_news) != self.world:
@@ -282,12 +455,21 @@ class Sampler:
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
         self._merge(all_news)
+        self._agree_on_neighbours(all_news)
+        self._scorer.measured([news.span for news in all_news])
         self._tell_batch(max(news.batch for news in all_news))
         nodes = _exchange.find_nodes(all_news, self._node_of)
         self._node_of = nodes.node_of
         self._scorer.nodes(nodes.node_of, block=self._block, mix=self._mix,
                            capacity=min(self._samples, nodes.capacity))
         return _exchange.resident_somewhere(all_news)
+
+    def _agree_on_neighbours(self, all_news: List[_exchange.News]) -> None:
+        """Sources that number their files otherwise have no neighbours in common."""
+        if any(news.neighbours != self._neighbours for news in all_news):
+            self._warn("neighbours", "the ranks see other inodes: samples are neighbours by their "
+                       "indices")
+            self._scorer.neighbours(None)
 
     def _plan(self, epoch: int) -> Dict[str, Any]:
         """What the next order comes from, but for what is exchanged. The digest is of the newest
@@ -309,6 +491,8 @@ class Sampler:
     def _merge(self, all_news: List[_exchange.News]) -> None:
         for rank, entry in _exchange.in_sequence(all_news):
             self._scorer.merge(entry.ids, entry.scores)
+            if entry.losses is not None:
+                self._scorer.merge_losses(entry.ids, entry.losses)
             # Those of its group the mount has already.
             if rank not in self._group and self.rank == self._group[0]:
                 self._tell(Mount.scores, entry.ids, entry.scores)
@@ -334,6 +518,9 @@ class Sampler:
         """For each sample of the next batch the factor of its loss that keeps the gradient over
         the epoch unbiased."""
         ids = self.batch_ids(count)  # there are none before the first epoch
+        if self._shared is not None:
+            return _group.weights_from(self._scorer, self._shared, self._shared_weights,
+                                       self._cursor, count)
         return self._scorer.weights(self._epoch or 0, ids)
 
     def update(self, losses: Any = None, *, logits: Any = None, labels: Any = None,
@@ -353,6 +540,7 @@ class Sampler:
             raise ValueError(f"{len(named)} ids, but {batch.samples} losses")
         number = self._batches
         self._batches += 1
+        self.pace.stepped()
         if not self._given_batch:
             self._seen_batch = max(self._seen_batch, batch.samples)
         try:
@@ -361,6 +549,8 @@ class Sampler:
             if failure.errno not in (errno.EINVAL, errno.ENOMEM):  # ENOMEM: of a device, for now
                 raise
             self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
+        if self._cursor == len(self._order):
+            self.pace.end()
 
     def _next_ids(self, count: int) -> Optional[_libs.Ids]:
         """The samples of the next batch, which is done with; None: they are not known."""
@@ -383,21 +573,79 @@ class Sampler:
 
     def _score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:
         scores = array("f", bytes(4 * batch.samples))
-        self._update_batch(ids, {**batch.fields, "scores_out": scores.buffer_info()[0]})
-        self._deliver(number, ids, scores)
+        fields = {**batch.fields, "scores_out": scores.buffer_info()[0]}
+        losses = None
+        if self._sends_losses:
+            losses = array("f", bytes(4 * batch.samples))
+            fields["losses_out"] = losses.buffer_info()[0]
+        self._update_batch(ids, fields)
+        self._deliver(number, ids, scores, losses)
 
     def _update_batch(self, ids: _libs.Ids, fields: Dict[str, Any]) -> None:
         """One of several ranks keeps no score yet: it merges those of all ranks when an epoch
         begins, for otherwise the orders of the ranks would differ."""
         self._scorer.update_batch(ids, keep=self.world == 1, **fields)
 
-    def _deliver(self, number: int, ids: _libs.Ids, scores: _libs.Floats) -> None:
+    @property
+    def _sends_losses(self) -> bool:
+        """Other ranks need to know them, too."""
+        return self.world > 1 and self._scorer.needs_losses
+
+    def _deliver(self, number: int, ids: _libs.Ids, scores: _libs.Floats,
+                 losses: Optional[_libs.Floats] = None) -> None:
         self._tell(Mount.scores, ids, scores)
         if self.world > 1:
-            self._pending.append(_exchange.Scored(number, ids, scores))
+            self._pending.append(_exchange.Scored(number, ids, scores, losses))
 
     def _drain(self) -> None:
         """Waits for batches that are in flight on a device."""
+
+    # --- telling people
+
+    def figures(self) -> Dict[str, float]:
+        """Of the epoch that was begun last, as far as it has come: hit_ratio, coverage, waiting
+        (the share of the time that it waited for the source), seconds, source_bytes, source_rate
+        (bytes a second that the source gives while it is the limit), uses. Only those that are
+        known."""
+        result: Dict[str, float] = {}
+        if self._epoch is not None:
+            result["coverage"] = len(set(self._order)) / self._samples
+        if self.mode in ("echo", "auto"):
+            result["uses"] = self.uses
+        span = self.pace.epoch()
+        if span is None:
+            return result
+        result.update(seconds=span.seconds, source_bytes=span.bytes)
+        if span.seconds > 0:
+            result["waiting"] = span.waited / span.seconds
+        if span.accesses:
+            result["hit_ratio"] = min(1.0, span.hits / span.accesses)
+        if span.limited > 0:
+            result["source_rate"] = span.limited_bytes / span.limited
+        return result
+
+    def log(self, writer: Any, step: int) -> None:
+        """Gives the figures to anything with add_scalar(tag, value, step), such as TensorBoard's
+        SummaryWriter."""
+        for name, value in self.figures().items():
+            writer.add_scalar(f"shade/{name}", value, step)
+
+    def summary(self) -> str:
+        """The figures as one line, for people who print."""
+        found = self.figures()
+        words = [f"epoch {self._epoch}"] if self._epoch is not None else ["no epoch yet"]
+        if "hit_ratio" in found:
+            words.append(f"hit ratio {found['hit_ratio']:.2f}")
+        if "coverage" in found:
+            words.append(f"coverage {found['coverage']:.2f}")
+        if "waiting" in found:
+            words.append(f"waited {found['waiting']:.0%} of {found['seconds']:.1f} s")
+        if "source_bytes" in found:
+            rate = f" at {found['source_rate'] / 1e6:.1f} MB/s" if "source_rate" in found else ""
+            words.append(f"source {found['source_bytes'] / 1e6:.1f} MB{rate}")
+        if "uses" in found:
+            words.append(f"{found['uses']:.2f} uses")
+        return ", ".join(words)
 
     # --- saving
 
@@ -405,9 +653,12 @@ class Sampler:
         """All that the next orders depend on, as numbers and strings."""
         self._drain()
         pending = _exchange.pack(_exchange.News(self._next_epoch, "", None, 0, self._pending, {}))
-        return {"version": 1, "epoch": self._next_epoch,
-                "scorer": base64.b64encode(self._scorer.save()).decode(),
-                "pending": base64.b64encode(pending).decode()}
+        state = {"version": 1, "epoch": self._next_epoch,
+                 "scorer": base64.b64encode(self._scorer.save()).decode(),
+                 "pending": base64.b64encode(pending).decode()}
+        if self._shared is not None:
+            state["stream"] = self._shared.next
+        return state
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         """Goes on where that was."""
@@ -416,6 +667,9 @@ class Sampler:
         self._scorer.load(base64.b64decode(state["scorer"]))
         self._pending = _exchange.unpack(base64.b64decode(state["pending"])).scored
         self._next_epoch = state["epoch"]
+        if self._shared is not None:
+            # One that was saved without a group has drawn as many.
+            self._shared.next = state.get("stream", state["epoch"])
         self._epoch = None
         self._order = array("I")
         self._rewind()

@@ -3,11 +3,13 @@
 import ctypes
 import errno
 from array import array
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from . import _libs
+from ._pace import Span
 
-MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4}
+MODES = {"uniform": 0, "replacement": 1, "paper": 2, "pads": 3, "echo": 4, "auto": 5,
+         "prune": 6, "iis": 7}
 BACKENDS = {"auto": 0, "cpu": 1, "cuda": 2}
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 # Options that orders do not depend on: ranks and runs may differ in them.
@@ -20,10 +22,17 @@ def _choose(what: str, name: str, table: "dict[str, int]") -> int:
     return table[name]
 
 
+def _as_struct(span: Optional[Span]) -> _libs.ScoreSpan:
+    """None is one that tells nothing."""
+    if span is None:
+        return _libs.ScoreSpan()
+    return _libs.ScoreSpan(*(getattr(span, name) for name in _libs.fields_of(_libs.ScoreSpan())))
+
+
 class Scorer:
     """The scores of `samples` samples, and the orders that are drawn from them. The options are
-    those of score.h: lookahead, draws, rep, uses, strength, max_repeats, cover_epochs, capacity,
-    device. Threads may share it."""
+    those of score.h: lookahead, draws, rep, uses, most_uses, strength, max_repeats, cover_epochs,
+    capacity, device, keep, epochs, multiple, substitute, package. Threads may share it."""
 
     def __init__(self, samples: int, *, mode: str = "pads", seed: int = 0, backend: str = "auto",
                  **options: Any) -> None:
@@ -108,6 +117,28 @@ class Scorer:
         self._lib.check(self._lib.shade_scorer_scores(self._handle, _libs.floats_pointer(scores)))
         return scores
 
+    def merge_losses(self, ids: Any, losses: Any) -> None:
+        """Takes last losses that were made elsewhere, where samples are left out."""
+        ids, losses = _libs.as_ids(ids), _libs.as_floats(losses)
+        if len(ids) != len(losses):
+            raise ValueError(f"{len(ids)} ids, but {len(losses)} losses")
+        self._lib.check(self._lib.shade_scorer_merge_losses(
+            self._handle, _libs.ids_pointer(ids), _libs.floats_pointer(losses), len(ids)))
+
+    def losses(self) -> _libs.Floats:
+        """The last losses by id, where samples are left out; a NaN: none."""
+        losses = array("f", bytes(4 * self.samples))
+        self._lib.check(self._lib.shade_scorer_losses(self._handle, _libs.floats_pointer(losses)))
+        return losses
+
+    def neighbours(self, ids: Any) -> None:
+        """All ids, as they are near at the source, for packages; None: as they are numbered."""
+        given = None if ids is None else _libs.as_ids(ids)
+        if given is not None and len(given) != self.samples:
+            raise ValueError(f"{len(given)} neighbours, but {self.samples} samples")
+        self._lib.check(self._lib.shade_scorer_neighbours(
+            self._handle, None if given is None else _libs.ids_pointer(given)))
+
     def nodes(self, node_of: Any, *, block: int = 0, mix: float = 0.0, capacity: int = 0) -> None:
         """Which node each rank is on: orders that are drawn from now on are assigned to the nodes
         that have read their samples last. `capacity` is that of all of them together."""
@@ -124,19 +155,45 @@ class Scorer:
             raise ValueError(f"a step cannot have {entries} entries")
         self._lib.check(self._lib.shade_scorer_batch(self._handle, entries))
 
+    def rate(self, before: float, span: Span) -> float:
+        """What the source gives at most, in bytes a second; 0: it is not known."""
+        return float(self._lib.shade_score_rate(before, ctypes.byref(_as_struct(span))))
+
+    def measured(self, spans: Iterable[Optional[Span]]) -> bool:
+        """Mode auto: one span for each rank, of the epoch that was begun last. True: the uses are
+        others now than those of that epoch's order."""
+        structs = [_as_struct(span) for span in spans]
+        given = (_libs.ScoreSpan * len(structs))(*structs)
+        return bool(self._lib.check(self._lib.shade_scorer_measured(self._handle, given,
+                                                                    len(structs))))
+
+    def redraw(self, epoch: int, position: int, resident: Optional[bytes] = None) -> None:
+        """Draws the rest of the epoch that was begun last once more."""
+        self._lib.check(self._lib.shade_scorer_redraw(self._handle, epoch, position, resident))
+
     def begin(self, epoch: int, resident: Optional[bytes] = None) -> None:
         """An epoch begins: draws."""
         if resident is not None and len(resident) < (self.samples + 7) // 8:
             raise ValueError("the bitmap of residents is too short")
         self._lib.check(self._lib.shade_scorer_begin(self._handle, epoch, resident))
 
-    def length(self, rank: int = 0, world: int = 1) -> int:
-        """Entries of that part of an epoch."""
-        return int(self._lib.shade_scorer_length(self._handle, rank, world))
+    @property
+    def needs_losses(self) -> bool:
+        """Whether orders depend on the last loss of each sample."""
+        options = self.options
+        return options["mode"] in ("prune", "iis") or \
+            (options["mode"] in ("echo", "auto") and options["keep"] > 0)
+
+    def length(self, rank: int = 0, world: int = 1, epoch: Optional[int] = None) -> int:
+        """Entries of that part of an epoch that was drawn; without one of any epoch, at most."""
+        if epoch is None:
+            return int(self._lib.shade_scorer_length(self._handle, rank, world))
+        return self._lib.check(self._lib.shade_scorer_order(self._handle, epoch, rank, world, None,
+                                                            0))
 
     def order(self, epoch: int, rank: int = 0, world: int = 1) -> _libs.Ids:
         """That part of an order that was drawn."""
-        length = self.length(rank, world)
+        length = self.length(rank, world, epoch)
         ids = array("I", bytes(4 * length))
         got = self._lib.check(self._lib.shade_scorer_order(self._handle, epoch, rank, world,
                                                            _libs.ids_pointer(ids), length))

@@ -30,7 +30,7 @@ def test_trainer_killed():
     # The next training begins at its first epoch, whatever was left of the last.
     sampler = shade.Sampler([mount.at(path) for path in mount.samples()], mount=mount.path)
     list(sampler)
-    assert mount.stats()["epoch"] == 0 and mount.stats()["order_ahead"] == 2 * 67
+    assert mount.stats()["epoch"] == 0 and mount.stats()["order_ahead"] == 67
     mount.settle()
     mount.end()
 

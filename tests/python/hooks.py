@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The hook in one process: what it changes, whose losses it takes, and that nothing of it reaches
 the script."""
+import io
 import os
 import queue
 import sys
 import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from unittest import mock
 
 from harness import Numbers, batch_scores, need, run_tests
@@ -218,6 +219,24 @@ def test_hook_losses():
     assert functional.cross_entropy is original
 
 
+def test_hook_prunes():
+    """Epochs get shorter, and it says that nobody weighs."""
+    said = io.StringIO()
+    with redirect_stderr(said), hooked(mode="prune", options={"lookahead": 0}) as installed:
+        loader = DataLoader(Labelled(64), 8, shuffle=True)
+        lengths = []
+        for _ in range(3):
+            batches = list(loader)
+            assert len(batches) == len(loader), "of the epoch at hand"
+            lengths.append(sum(len(numbers) for numbers, _ in batches))
+            sampler = installed.loaders[0].sampler
+            for at in range(0, len(sampler.order), 8):
+                ids = sampler.order[at:at + 8]
+                sampler.update([float(number) for number in ids], ids=ids)
+    assert lengths[0] == 64 and 32 < lengths[1] < 60 and 32 < lengths[2] < 60, lengths
+    assert "leaves samples out" in said.getvalue(), said.getvalue()
+
+
 def test_hook_loaders():
     installed = hook.install(hook.Settings(mount="none"))
     data = Files(30)
@@ -321,5 +340,6 @@ def test_left_alone():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_one_ahead, test_thread_ahead, test_two_iterators, test_doubt,
-               test_other_targets, test_bounded, test_hook_losses, test_hook_loaders,
+               test_other_targets, test_bounded, test_hook_losses, test_hook_prunes,
+               test_hook_loaders,
                test_never_ends, test_warnings_as_errors, test_left_alone])

@@ -14,6 +14,7 @@ from harness import HERE, Shade, batch_scores, image_tree, mount_scores, need, p
 
 need("torch", "PIL", "torchvision", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
+from shade._pace import Span  # noqa: E402 pylint: disable=wrong-import-position
 from shade import _exchange  # noqa: E402 pylint: disable=wrong-import-position
 
 
@@ -113,7 +114,7 @@ def check_ddp(mount, results, stderr, each, steps):
     sure = sum(len(ranks) == 1 for ranks in wanted.values())
     assert sure > 0.7 * len(wanted), f"only {sure} of {len(wanted)} are without doubt"
     for rank in range(2):
-        assert f"DistributedSampler became shade.Sampler, mode pads, seed 0, rank {rank} of 2, " \
+        assert f"DistributedSampler became shade.Sampler, mode auto, seed 0, rank {rank} of 2, " \
             f"{mount.path}" in stderr, stderr
     assert stderr.count(f"{2 * steps} batches, {2 * steps} scored, 0 not") == 2, stderr
     assert "failed" not in stderr and mount.stats()["epoch"] == 1, stderr
@@ -234,7 +235,7 @@ def test_scores_come_together():
 def test_apart():
     """Ranks that would not draw alike all say so, and what it is."""
     for one, two, words in ((dict(seed=1), dict(seed=2), "seed is 1, 2"),
-                            (dict(), dict(mode="uniform"), "mode is pads, uniform"),
+                            (dict(), dict(mode="uniform"), "mode is auto, uniform"),
                             (dict(), dict(rep=2), "rep is 1.0, 2.0"),
                             (dict(lookahead=0), dict(), "lookahead is 0, 1"),
                             (dict(mix=0.5), dict(), "mix is 0.5, 0.0"),
@@ -254,6 +255,68 @@ def test_apart():
         ranks[1].scorer.merge([3], [5.0])
         assert side_by_side(list, ranks) == [None, None], "not used yet"
         assert all("digest" in str(failure) for failure in side_by_side(list, ranks))
+
+
+def test_left_out_together():
+    """All leave the same samples out, and have as many entries, though each knows only its own
+    losses until an epoch begins."""
+    for options in ({"mode": "prune"}, {"mode": "iis", "substitute": 1, "package": 4},
+                    {"mode": "echo", "keep": 0.5, "capacity": 60}):
+        ranks = [shade.Sampler(101, rank=rank, world=3, gather=gather, seed=2, **options)
+                 for rank, gather in enumerate(gathers(3))]
+
+        lengths = []
+        for _ in range(9):
+            assert side_by_side(list, ranks) == [None] * 3
+            assert len({len(rank.order) for rank in ranks}) == 1 and len(ranks[0]) * 3 == \
+                sum(len(rank.order) for rank in ranks), options
+            lengths.append(3 * len(ranks[0].order))
+            for rank in ranks:
+                for at in range(0, len(rank.order), 7):
+                    rank.update([float(number) for number in rank.order[at:at + 7]])
+        assert side_by_side(list, ranks) == [None] * 3
+        assert len({rank.scorer.digest(9) for rank in ranks}) == 1, options
+        assert all(list(rank.scorer.losses()) == list(map(float, range(101))) for rank in ranks)
+        assert lengths[0] == 102 and (options["mode"] == "echo" or min(lengths) < 95), lengths
+
+
+def test_other_inodes():
+    """Ranks whose sources number files otherwise go by indices, all of them."""
+    ranks = [shade.Sampler(40, rank=rank, world=2, gather=gather, mode="iis", package=4)
+             for rank, gather in enumerate(gathers(2))]
+    for rank, sampler in enumerate(ranks):
+        sampler._neighbours = 5 + rank
+        sampler.scorer.neighbours(list(range(40))[::1 - 2 * rank])
+
+    def work(sampler):
+        for _ in range(8):
+            sampler.update([float(number) for number in list(sampler)])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert side_by_side(work, ranks) == [None, None]
+    assert ranks[0].scorer.digest(7) == ranks[1].scorer.digest(7)
+    assert any("inodes" in str(warning.message) for warning in caught)
+
+
+def test_uses_together():
+    """The rank that waits most decides for all, and their parts stay the whole."""
+    ranks = [shade.Sampler(200, rank=rank, world=2, gather=gather, capacity=60, batch=4)
+             for rank, gather in enumerate(gathers(2))]
+    starved = Span(seconds=100.0, waited=75.0, read=1e9, bytes=1e9, limited=100.0,
+                   limited_bytes=1e9)
+    fed = starved._replace(waited=0.0, bytes=1e8, limited=0.0, limited_bytes=0.0)
+    assert side_by_side(list, ranks) == [None, None]
+    assert sorted(ranks[0].order + ranks[1].order) == list(range(200)), "each once"
+    ranks[0].pace.span = lambda _least: fed
+    ranks[1].pace.span = lambda _least: starved
+    for rank in ranks:
+        rank.pace.begin(None)
+        rank.pace.stepped()
+        rank.pace.end()
+    assert side_by_side(list, ranks) == [None, None]
+    assert ranks[0].uses == ranks[1].uses == 4 / 0.95, (ranks[0].uses, ranks[1].uses)
+    assert len(set(ranks[0].order + ranks[1].order)) < 150, "samples come again"
+    assert [ranks[0].scorer.digest(1)] == [ranks[1].scorer.digest(1)]
 
 
 def on_mounts(mounts, layout, **options):
@@ -360,4 +423,5 @@ def test_bad_shares():
 
 
 run_tests([test_several_mounts, test_capacity_of_all, test_bad_shares, test_two_ranks, test_unmodified, test_one_without, test_alone, test_own_gather,
-           test_scores_come_together, test_apart])
+           test_scores_come_together, test_apart, test_left_out_together, test_other_inodes,
+           test_uses_together])

@@ -17,6 +17,7 @@ from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Subset  # 
 from torchvision.datasets import ImageFolder  # noqa: E402 pylint: disable=wrong-import-position
 
 import shade  # noqa: E402 pylint: disable=wrong-import-position
+from shade._paths import neighbours_of  # noqa: E402 pylint: disable=wrong-import-position
 
 
 def losses_of(indices):
@@ -169,7 +170,8 @@ def test_options():
     one, two = shade.Scorer(60, **given), shade.Scorer(60, draws=70)
     assert two.options["mode"] == "pads" and shade.Scorer(60).options["draws"] == 60
     two.load(one.save())
-    assert one.options == two.options == {**given, "samples": 60}
+    assert one.options == two.options == {**given, "samples": 60, "most_uses": 8, "keep": 0,
+                                          "epochs": 0, "multiple": 1, "substitute": 0, "package": 0}
 
 
 def test_batch():
@@ -187,6 +189,77 @@ def test_batch():
     two.load_state_dict(sampler.state_dict())
     assert list(two) == list(sampler), "a state knows it"
     raises(ValueError, "batch", lambda: shade.Sampler(10, batch=-1))
+
+
+def train(sampler, epochs, batch=25):
+    """Epochs whose losses are the indices; their orders, and the weights."""
+    orders, weights = [], []
+    for _ in range(epochs):
+        order, seen = list(sampler), []
+        assert len(order) == len(sampler)
+        for at in range(0, len(order), batch):
+            part = order[at:at + batch]
+            seen += sampler.weights(len(part))
+            sampler.update([float(number) for number in part])
+        orders.append(order)
+        weights.append(dict(zip(order, seen)))
+    return orders, weights
+
+
+def test_prune():
+    """Half of those with low losses; how many they are is known when the epoch is named."""
+    for lookahead in (0, 1):
+        sampler = shade.Sampler(400, mode="prune", lookahead=lookahead, epochs=16)
+        assert len(sampler) == 400
+        first = 1 + lookahead  # epochs that are drawn when nothing is known
+        orders, weights = train(sampler, 14)
+        assert all(sorted(order) == list(range(400)) for order in orders[:first])
+        for order, factors in zip(orders[first:], weights[first:]):
+            assert 250 < len(order) < 350 and set(range(200, 400)) <= set(order)
+            assert all(factors[number] == (1 if number >= 200 else 2) or factors[number] == 1
+                       for number in order)
+            assert sum(factors[number] == 2 for number in order) > 50
+        sampler.set_epoch(13)
+        assert len(sampler) == len(orders[13]), "it was read last"
+        sampler.set_epoch(14)
+        assert len(sampler) == 400 and len(list(sampler)) == 400, "the last eighth"
+        loader = DataLoader(Numbers(400), 25, sampler=sampler)
+        sampler.set_epoch(9)
+        assert len(list(loader)) == len(loader) < 16
+    raises(shade.ShadeError, "prune", lambda: shade.Sampler(10, mode="prune", draws=9))
+    raises(shade.ShadeError, "keep", lambda: shade.Sampler(10, mode="prune", keep=2.0))
+    raises(shade.ShadeError, "iis", lambda: shade.Sampler(10, mode="prune", substitute=1))
+
+
+def test_prune_is_saved():
+    for options in ({"mode": "prune"}, {"mode": "iis", "substitute": 1},
+                    {"mode": "echo", "keep": 0.5, "capacity": 30}):
+        one, two = shade.Sampler(100, **options), shade.Sampler(100, seed=5)
+        for _ in range(7):
+            one.update([float(number) for number in list(one)])
+        two.load_state_dict(one.state_dict())
+        assert len(two) == one.scorer.length(0, 1, 7), "one that was drawn ahead"
+        assert [list(two) for _ in range(3)] == [list(one) for _ in range(3)]
+        assert list(two.scorer.losses()) == list(map(float, range(100)))
+
+
+def test_packages():
+    """Neighbours are those of a directory, by inode, as the mount shows it."""
+    mount = Shade(image_tree(60), capacity="64M")
+    data = ImageFolder(mount.at("train"))
+    paths = [path for path, _ in data.samples]
+    near = neighbours_of(paths)
+    assert sorted(near) == list(range(60))
+    places = [(os.path.dirname(paths[number]), os.stat(paths[number]).st_ino) for number in near]
+    assert places == sorted(places) and len({inode for _, inode in places}) == 60
+    assert list(neighbours_of([f"/nonexistent/{name}" for name in "cab"])) == [0, 1, 2]
+    sampler = shade.Sampler(data, mount.path, mode="iis", substitute=1, package=8)
+    for _ in range(6):
+        sampler.update([float(number) for number in list(sampler)])
+    assert 20 < len(list(sampler)) <= 60 and mount.stats()["order_ahead"] > 40
+    raises(ValueError, "neighbours", lambda: sampler.scorer.neighbours([1]))
+    mount.settle()
+    mount.end()
 
 
 def test_state_of_another():
@@ -351,7 +424,7 @@ def test_announced():
     """The mount knows this order and the next, by its own ids, and residency comes back."""
     mount = Shade(image_tree(40), capacity="64M")
     whole = ImageFolder(mount.at("train"))
-    sampler = shade.Sampler(whole, mount=mount.path)
+    sampler = shade.Sampler(whole, mount=mount.path, mode="pads")
     ids = mount.samples()
 
     def ahead():
@@ -398,5 +471,6 @@ def test_modes():
 if __name__ == "__main__":
     sys.stderr = sys.stdout
     run_tests([test_without_torch, test_without_numpy, test_loaders, test_epochs, test_saved,
-               test_options, test_batch, test_state_of_another, test_bad_updates, test_dropped, test_logits,
+               test_options, test_batch, test_prune, test_prune_is_saved,
+               test_packages, test_state_of_another, test_bad_updates, test_dropped, test_logits,
                test_data_sets, test_announced, test_modes])

@@ -69,7 +69,7 @@ def test_hook():
     assert result["shade"] and sum(map(len, result["batches"])) == 180
     check_scores(result["batches"], result["losses"], mount_scores(shade))
     assert len(mount_scores(shade)) == 90
-    assert f"shuffle=True became shade.Sampler, mode pads, seed 4, rank 0 of 1, {shade.path}" \
+    assert f"shuffle=True became shade.Sampler, mode auto, seed 4, rank 0 of 1, {shade.path}" \
         in stderr, stderr
     assert "DataLoader 2 (ImageFolder) is left alone: it does not shuffle" in stderr, stderr
     assert "at the end: DataLoader 1: 12 batches, 12 scored, 0 not" in stderr, stderr
@@ -135,7 +135,7 @@ def test_refused():
         assert done.stderr.count("\n") == 1 and done.stderr.startswith("shade: "), done.stderr
     done = python("-m", "shade", "run", "--seed", "1", TRAIN, "-h", SHADE_SEED="x")
     assert "--drop-last" in done.stdout, "the option is the one that counts"
-    for mode in ("pads", "echo", "paper"):
+    for mode in ("auto", "pads", "echo", "paper"):
         python("-m", "shade", "run", "--mode", mode, "-m", "this")
     done = python("-m", "shade", "run", "-m", "timeit", "-n", "1", "pass")
     assert "loop" in done.stdout and "no DataLoader was changed" in done.stderr
