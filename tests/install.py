@@ -104,7 +104,7 @@ def check_python(root, place):
 
 def check_documents(place):
     for name in ("man/man8/shadefs.8", "man/man1/shadectl.1", "man/man1/shade-score.1",
-                 "bash-completion/completions/shadectl",
+                 "man/man1/shade-sim.1", "bash-completion/completions/shadectl",
                  "doc/shadefs/examples/shadefs-redis.conf"):
         assert os.path.exists(os.path.join(place, "share", name)), f"{name} is missing"
 

@@ -60,9 +60,19 @@ def is_mounted(path):
     return path in mount_points()
 
 
+def holds_by_now(condition):
+    """A name that just got another file answers ESTALE for a moment: not yet."""
+    try:
+        return condition()
+    except OSError as failure:
+        if failure.errno != errno.ESTALE:
+            raise
+        return False
+
+
 def wait_until(holds, what, seconds=60):
     end = time.monotonic() + seconds
-    while not holds():
+    while not holds_by_now(holds):
         if time.monotonic() > end:
             raise AssertionError(f"after {seconds} s still not: {what}")
         time.sleep(0.01)

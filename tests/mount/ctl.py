@@ -44,6 +44,14 @@ def looking():
     text = call("top", fs, "--once", "--interval", "0.1").stdout
     for words in (fs.path, f"mode {MODE}", "20 of 20 samples", "coverage 100.0 %"):
         assert words in text, (words, text)
+    os.mkdir(fs.at(".shade/jobs/lr-0.1"))
+    for verb in (["status"], ["top", "--once", "--interval", "0.1"]):
+        text = call(verb[0], fs, *verb[1:]).stdout
+        assert "job lr-0.1: epoch 0, hits - of 0 accesses" in text and "group" not in text, text
+    with open(fs.at(".shade/jobs/lr-0.1/control"), "wb", buffering=0) as control:
+        control.write(b"group sweep\n")
+        text = call("status", fs).stdout
+        assert "group sweep: lr-0.1 in order - at -" in text, text
     text = call("debug", fs).stdout
     for words in (os.uname().release, fs.path, f"mode {MODE} # option", "accesses 20\n"):
         assert words in text, (words, text)

@@ -49,6 +49,9 @@ def jobs_have_scores_and_orders_of_their_own():
         os.mkdir(fs.at(f".shade/jobs/more{number}"))
     raises(errno.ENOSPC, lambda: os.mkdir(fs.at(".shade/jobs/toomany")))
     raises(errno.ENAMETOOLONG, lambda: os.mkdir(fs.at(".shade/jobs/" + "x" * 100)))
+    # Names stand in tables.
+    raises(errno.EINVAL, lambda: os.mkdir(fs.at(".shade/jobs/a\tb")))
+    raises(errno.EINVAL, lambda: os.mkdir(fs.at(".shade/jobs/a\nb")))
     raises((errno.EPERM, errno.EROFS), lambda: os.mkdir(fs.at(".shade/other")))
     fs.end()
 

@@ -257,8 +257,13 @@ def the_mount_is_where_its_point_was_resolved():
     try:
         def is_resolved():
             folder = f"/proc/{daemon.pid}/fd"
-            links = (os.path.join(folder, name) for name in os.listdir(folder))
-            return scene.point in [os.readlink(link) for link in links if os.path.lexists(link)]
+            for name in os.listdir(folder):
+                try:
+                    if os.readlink(os.path.join(folder, name)) == scene.point:
+                        return True
+                except FileNotFoundError:
+                    pass  # it was closed meanwhile
+            return False
         wait_until(is_resolved, "the mount point is resolved", 10)
         scene.swap(LINK)
         slow.resume()

@@ -4,12 +4,13 @@ has noticed what the kernel took from it."""
 import os
 import re
 
-from common import (MODE, SHADEFS, Filesystem, Group, Shade, make_tree, read, run_tests, running,
-                    wait_until)
+from common import (MODE, SHADEFS, Filesystem, Group, Shade, Slow, make_tree, read, run_tests,
+                    running, wait_until)
 
 KEYS = """mode policy capacity_bytes resident_bytes resident_samples inflight_bytes samples
           scan_complete accesses hits hits_prefetched misses coalesced admissions bypasses evictions
-          reclaimed backend_reads backend_bytes fetch_errors stale_drops young epoch order_ahead
+          reclaimed backend_reads backend_bytes waits wait_ms waiting_ms limited_ms limited_bytes
+          fetch_errors stale_drops young epoch uses order_ahead order_bytes
           coverage""".split()
 RAM = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -82,7 +83,7 @@ def counters_and_options():
     wait_until(lambda: fs.stats()["accesses"] == 20, "counted")
     fs.settle()
     stats = fs.stats()
-    assert len(KEYS) == 25 and not set(KEYS) - set(stats), set(KEYS) - set(stats)
+    assert len(KEYS) == 32 and not set(KEYS) - set(stats), set(KEYS) - set(stats)
     assert (stats["misses"], stats["admissions"], stats["coverage"]) == (20, 20, 1), stats
     assert stats["backend_bytes"] == sum(map(len, contents.values())), stats
     metrics = read(fs.at(".shade", "metrics")).decode()
@@ -99,6 +100,27 @@ def counters_and_options():
                  f"source {root} # command line"):
         assert line in lines, (line, lines)
     fs.end()
+
+
+def how_long_readers_waited():
+    root, contents = make_tree(10)
+    slow = Slow(root, delay_us=50000)  # for each file
+    fs = Shade(slow.path, capacity="8M")
+    for path in contents:
+        read(fs.at(path))
+    fs.settle()
+    first = fs.stats()
+    assert first["waits"] >= 10 and first["wait_ms"] >= 400, first
+    assert 400 <= first["waiting_ms"] <= min(first["wait_ms"], first["limited_ms"]), first
+    assert first["limited_bytes"] == first["backend_bytes"], first
+    for path in contents:  # hits
+        read(fs.at(path))
+    wait_until(lambda: fs.stats()["hits"] == 10, "counted")
+    second = fs.stats()
+    for key in ("waits", "wait_ms", "waiting_ms", "limited_ms"):
+        assert second[key] == first[key], (key, first, second)
+    fs.end()
+    slow.end()
 
 
 def what_the_kernel_took():
@@ -135,4 +157,5 @@ def what_the_kernel_took():
     fs.end()
 
 
-run_tests([where_the_capacity_came_from, counters_and_options, what_the_kernel_took])
+run_tests([where_the_capacity_came_from, counters_and_options, how_long_readers_waited,
+           what_the_kernel_took])

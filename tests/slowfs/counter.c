@@ -7,10 +7,15 @@
 #include <stdatomic.h>
 
 static const char *const names[COUNTER_COUNT] = {
-	[COUNTER_OPENS] = "opens",	 [COUNTER_DIRECT_OPENS] = "direct_opens",
-	[COUNTER_READS] = "reads",	 [COUNTER_BYTES] = "bytes",
-	[COUNTER_LOOKUPS] = "lookups",	 [COUNTER_GETATTRS] = "getattrs",
-	[COUNTER_READDIRS] = "readdirs", [COUNTER_READDIRPLUS] = "readdirplus",
+	[COUNTER_OPENS] = "opens",
+	[COUNTER_DIRECT_OPENS] = "direct_opens",
+	[COUNTER_READS] = "reads",
+	[COUNTER_BYTES] = "bytes",
+	[COUNTER_SEEKS] = "seeks",
+	[COUNTER_LOOKUPS] = "lookups",
+	[COUNTER_GETATTRS] = "getattrs",
+	[COUNTER_READDIRS] = "readdirs",
+	[COUNTER_READDIRPLUS] = "readdirplus",
 };
 
 static _Atomic uint64_t values[COUNTER_COUNT];

@@ -11,6 +11,7 @@ enum counter {
 	COUNTER_DIRECT_OPENS, /* of these, with O_DIRECT */
 	COUNTER_READS,
 	COUNTER_BYTES, /* delivered in answers to READ */
+	COUNTER_SEEKS, /* of the arm, with seek_us */
 	COUNTER_LOOKUPS,
 	COUNTER_GETATTRS,
 	COUNTER_READDIRS,

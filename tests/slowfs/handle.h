@@ -7,12 +7,14 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+#include "arm.h"
 #include "rule.h"
 
 struct handle {
 	int fd;		       /* file, else -1 */
 	char *path;	       /* file: as the rules know it */
 	struct rule_open rule; /* file; belongs to rule.c */
+	struct place place;    /* file: on the disk; with seek_us at its opening */
 
 	DIR *dir;	      /* directory, else NULL */
 	struct dirent *entry; /* directory: read, but not yet delivered; or NULL */

@@ -2,7 +2,8 @@
 /*
  * Files. By default the kernel is told to pass its page cache by (direct_io), so each
  * read() of a client is seen, counted and faulted here. With direct_io=0 pages live until
- * the next open; that is what MAP_SHARED needs.
+ * the next open; that is what MAP_SHARED needs. With keep_cache=1 as well they live until the
+ * kernel needs the memory, as with other remote file systems; an open is still asked for.
  */
 #include "ops.h"
 
@@ -29,6 +30,13 @@ static int open_control(struct handle *handle, struct fuse_file_info *fi)
 	return handle->text ? 0 : -ENOMEM;
 }
 
+static int find_place(struct handle *handle)
+{
+	struct stat st;
+
+	return fstat(handle->fd, &st) ? -errno : arm_find(handle->path, st.st_ino, &handle->place);
+}
+
 static int open_file(fuse_req_t req, struct handle *handle, fuse_ino_t ino,
 		     struct fuse_file_info *fi)
 {
@@ -50,8 +58,11 @@ static int open_file(fuse_req_t req, struct handle *handle, fuse_ino_t ino,
 	if (!handle->path)
 		return -ENOMEM;
 	handle->fd = source_open(ops_node(ino), 0);
+	if (handle->fd >= 0 && setting_load(SETTING_SEEK_US))
+		ret = find_place(handle);
 	fi->direct_io = !!setting_load(SETTING_DIRECT_IO);
-	return handle->fd < 0 ? handle->fd : 0;
+	fi->keep_cache = !!setting_load(SETTING_KEEP_CACHE);
+	return handle->fd < 0 ? handle->fd : ret;
 }
 
 void ops_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -98,6 +109,7 @@ static void read_control(fuse_req_t req, const struct handle *handle, size_t siz
 static ssize_t read_file(fuse_req_t req, struct handle *handle, unsigned char *data, size_t size,
 			 off_t offset)
 {
+	struct arm_pace arm;
 	ssize_t got;
 	int ret;
 
@@ -106,6 +118,9 @@ static ssize_t read_file(fuse_req_t req, struct handle *handle, unsigned char *d
 	if (ret)
 		return ret;
 	pace_delay(setting_load(SETTING_READ_DELAY_US));
+	arm = (struct arm_pace){ setting_load(SETTING_SEEK_US), setting_load(SETTING_PASS_US) };
+	if (arm.seek_us)
+		arm_move(handle->place, arm);
 	got = pread(handle->fd, data, size, offset);
 	if (got < 0)
 		return -errno;

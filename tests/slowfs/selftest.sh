@@ -373,6 +373,13 @@ test_page_cache() {
 	exec {fd}<&-
 	expect "and well" reads_well ab
 	stop
+	start -o direct_io=0,keep_cache=1
+	client cat "$mnt/ab" >/dev/null
+	control reset
+	client cat "$mnt/ab" >/dev/null
+	expect "pages that are kept are not read again" is bytes 0
+	expect "but the open is seen" is opens 1
+	stop
 }
 
 test_bad_control() {
@@ -465,6 +472,58 @@ test_bandwidth() {
 	control 'set bandwidth 0'
 	expect "a change ends the waits of before" soon ended "$reader"
 	stop
+}
+
+# by_inode DIR: its files, neighbours one after the other.
+by_inode() { find "$1" -type f -printf '%i %p\n' | sort -n | cut -d ' ' -f 2; }
+read_each() { client cat "$@" >/dev/null; }
+read_all_at_once() { printf '%s\n' "$@" | client xargs -P 8 -n 1 cat >/dev/null; }
+
+test_seeks() {
+	local files odd=() i
+
+	mkdir -p "$src/disk/other"
+	for ((i = 0; i < 16; i++)); do
+		head -c 200000 "$src/random" >"$src/disk/$i"
+	done
+	cp "$src/ab" "$src/disk/other/ab"
+	start -o seek_us=10000
+	mapfile -t files < <(by_inode "$mnt/disk" | grep -v other)
+	expect "all files" same "${#files[@]}" 16
+	control reset
+	expect "neighbours cost one seek" takes 10 150 read_each "${files[@]}"
+	control reset
+	read_each "${files[@]}"
+	expect "however many reads a file takes" is seeks 1
+	expect "and each takes several" test "$(value reads)" -ge 32
+	for ((i = 0; i < 16; i += 2)); do
+		odd+=("${files[i]}")
+	done
+	control reset
+	expect "others one each, one after the other" takes 80 500 read_each "${odd[@]}"
+	control reset
+	expect "and not side by side" takes 80 1000 read_all_at_once "${odd[@]}"
+	control reset
+	read_each "${files[3]}" "${files[4]}" "$mnt/disk/other/ab" "${files[5]}" "${files[4]}"
+	expect "another directory, and back" is seeks 4
+	rm "$src/disk/${files[7]##*/}"
+	control reset
+	read_each "${files[6]}" "${files[8]}"
+	expect "who is gone is nobody's neighbour" is seeks 1
+	control 'set pass_us 3000'
+	read_each "${files[0]}"
+	control reset
+	read_each "${files[2]}"
+	expect "a file is passed over sooner" is seeks 0
+	read_each "${files[0]}"
+	control reset
+	read_each "${files[2]}" "${files[1]}" "${files[13]}"
+	expect "but not backwards, nor far" is seeks 2
+	control 'set seek_us 0' reset
+	expect "without a cost" takes 0 150 read_each "${odd[@]}"
+	expect "nothing is counted" is seeks 0
+	stop
+	rm -r "$src/disk"
 }
 
 # --- faults ----------------------------------------------------------------------------------

@@ -32,8 +32,11 @@ static const struct row {
 	[SETTING_READ_DELAY_US] = { "read_delay_us", UNIT_PLAIN, HOUR_US },
 	[SETTING_META_DELAY_US] = { "meta_delay_us", UNIT_PLAIN, HOUR_US },
 	[SETTING_BANDWIDTH] = { "bandwidth", UNIT_BYTES, (UINT64_C(1) << 40) - 1 },
+	[SETTING_SEEK_US] = { "seek_us", UNIT_PLAIN, HOUR_US },
+	[SETTING_PASS_US] = { "pass_us", UNIT_PLAIN, HOUR_US },
 	[SETTING_TIMEOUT_US] = { "timeout", UNIT_SECONDS, 24 * HOUR_US },
 	[SETTING_DIRECT_IO] = { "direct_io", UNIT_PLAIN, 1 },
+	[SETTING_KEEP_CACHE] = { "keep_cache", UNIT_PLAIN, 1 },
 };
 
 static _Atomic uint64_t values[SETTING_COUNT] = {

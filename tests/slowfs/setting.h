@@ -11,8 +11,11 @@ enum setting {
 	SETTING_READ_DELAY_US, /* added to each READ */
 	SETTING_META_DELAY_US, /* added to each LOOKUP, GETATTR, READDIR and READDIRPLUS */
 	SETTING_BANDWIDTH,     /* bytes a second over all READs together; 0: no limit */
+	SETTING_SEEK_US,       /* added to READs of files that are no neighbours; see arm.h */
+	SETTING_PASS_US,       /* for each file that the arm passes over instead of seeking */
 	SETTING_TIMEOUT_US,    /* how long the kernel may keep attributes and names */
 	SETTING_DIRECT_IO,     /* 1: the page cache is passed by, each read() is a READ */
+	SETTING_KEEP_CACHE,    /* 1: without direct_io, an open leaves the pages as they are */
 	SETTING_COUNT
 };
 

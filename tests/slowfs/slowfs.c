@@ -5,7 +5,7 @@
  * asked of it. All of that is set with -o, or live through the file .slowfs in the root of
  * the mount (control.c has its language).
  *
- * Reading order: this file; ops*.c, the FUSE handlers; pace.c, time; rule.c, faults;
+ * Reading order: this file; ops*.c, the FUSE handlers; pace.c, time; arm.c, seeks; rule.c, faults;
  * node.c and source.c, the files behind; watch.c, the end.
  */
 #include <errno.h>
@@ -21,6 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "arm.h"
 #include "handle.h"
 #include "node.h"
 #include "ops.h"
@@ -46,8 +47,15 @@ static void print_usage(FILE *out)
 	      "  -o read_delay_us=N microseconds that each read request takes longer\n"
 	      "  -o meta_delay_us=N microseconds that each lookup, getattr, readdir takes longer\n"
 	      "  -o bandwidth=N     bytes a second over all reads (K, M, G; 0: no limit)\n"
+	      "  -o seek_us=N       microseconds that one disk arm needs to a file that is not "
+	      "next,\n"
+	      "                     by inode, in the directory of the one that was read last\n"
+	      "  -o pass_us=N       microseconds to pass over a file of that directory instead, "
+	      "if\n"
+	      "                     that is sooner (0: the arm does not)\n"
 	      "  -o timeout=SECONDS how long the kernel may keep names and attributes (0)\n"
 	      "  -o direct_io=0     let the kernel keep the data of a file until its next open\n"
+	      "  -o keep_cache=1    and beyond it, as long as the kernel has room\n"
 	      "  -o allow_other     let other users in, by the modes of the files\n"
 	      "MOUNTPOINT/.slowfs shows counters, settings and faults, and takes lines of text:\n"
 	      "  set OPTION VALUE; fault KIND[,count=N][,after=BYTES] PATH; watch PATH;\n"
@@ -261,6 +269,7 @@ int main(int argc, char **argv)
 	ret = options.foreground ? serve(&options, -1) : serve_in_background(&options);
 	handle_free_all();
 	node_destroy();
+	arm_destroy();
 	rule_destroy();
 	pace_destroy();
 	source_destroy();

@@ -64,6 +64,13 @@ int source_open(const struct node *node, int flags)
 	return ret;
 }
 
+int source_open_directory(const char *path)
+{
+	int fd = openat(root_fd, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
 static int stat_path(const char *path, struct stat *st)
 {
 	if (fstatat(root_fd, path, st, AT_SYMLINK_NOFOLLOW))

@@ -15,6 +15,8 @@ void source_destroy(void);
 
 /* -ESTALE: the file is gone, or its name stands for another one. */
 int source_open(const struct node *node, int flags);
+/* By its path, "." for the root. */
+int source_open_directory(const char *path);
 int source_stat(const struct node *node, struct stat *st);
 
 int source_stat_child(const struct node *parent, const char *name, struct stat *st);
