@@ -23,6 +23,7 @@ class Training:
 
     def __init__(self, bench, source, names, size, way):
         import shade  # pylint: disable=import-outside-toplevel # from the build
+        from shade._pace import Pace  # pylint: disable=import-outside-toplevel
         self.lab, self.names, self.way = bench, names, way
         # Mounted once: its own scan of the tree is no part of an epoch.
         self.mount = lab.Shade(bench, source, capacity=int(size * CACHE_SHARE),
@@ -33,17 +34,32 @@ class Training:
         self.scorer = shade.Scorer(len(names), seed=1, lookahead=int(way["announce"]),
                                    backend="cpu", capacity=int(len(names) * CACHE_SHARE),
                                    **way["sampler"])
+        self.scorer.batch(BATCH)
         self.losses = lab.Losses(len(names))
+        self.pace, self.rate = Pace(), 0.0
+        self.pace.sample_bytes = size / len(names)
         self.announced = -1
 
     def begin(self, epoch):
-        """The ids that it reads. What is announced is what shade.Sampler announces."""
+        """The ids that it reads. What is announced is what shade.Sampler announces, and mode auto is
+        told what was measured."""
+        self.measure()
         self.scorer.begin(epoch, self.hints.resident(len(self.names)))
         self.hints.epoch(epoch)
-        while self.way["announce"] and self.announced <= epoch:
+        auto = self.way["sampler"]["mode"] == "auto"
+        last = epoch if auto and not epoch else epoch + 1  # it draws nothing ahead the first time
+        while self.way["announce"] and self.announced < last:
             self.announced += 1
             self.hints.order(self.announced, self.scorer.order(self.announced))
+        self.pace.begin(self.mount.path)
         return self.scorer.order(epoch)
+
+    def measure(self):
+        """Tells what the last epoch was like."""
+        span = self.pace.span(0)
+        if span is not None:
+            self.rate = self.scorer.rate(self.rate, span)
+            self.scorer.measured([span._replace(rate=self.rate)])
 
     def read_batch(self, ids):
         for number in ids:
@@ -70,10 +86,14 @@ class Training:
             while batches or waiting:
                 while batches and len(waiting) < BATCHES_AHEAD:
                     waiting.append(pool.submit(self.read_batch, batches.pop(0)))
-                self.learn(waiting.pop(0).result())
+                asked = time.monotonic()
+                ids = waiting.pop(0).result()
+                self.pace.arrived(asked, time.monotonic())
+                self.learn(ids)
         finally:
             pool.shutdown(cancel_futures=True)
         seconds = time.monotonic() - start
+        self.pace.end()
         after = self.mount.stats()
         change = {key: after[key] - before[key] for key in
                   ("accesses", "hits", "hits_prefetched", "backend_bytes", "misses")}
@@ -97,11 +117,13 @@ WAYS = {
         "policy": "app", "sampler": {"mode": "paper", "rep": 3}, "announce": False, "score": True},
     "shadefs, each sample once": {
         "policy": "shade", "sampler": {"mode": "uniform"}, "announce": True, "score": True},
-    "shadefs, pads, rep 1 (default)": {
+    "shadefs, auto (default)": {
+        "policy": "shade", "sampler": {"mode": "auto"}, "announce": True, "score": True},
+    "shadefs, pads, rep 1": {
         "policy": "shade", "sampler": {"mode": "pads"}, "announce": True, "score": True},
     "shadefs, pads, rep 3": {
         "policy": "shade", "sampler": {"mode": "pads", "rep": 3}, "announce": True, "score": True},
-    "shadefs, echo, 4 uses (default)": {
+    "shadefs, echo, 4 uses": {
         "policy": "shade", "sampler": {"mode": "echo"}, "announce": True, "score": True},
 }
 

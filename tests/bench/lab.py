@@ -197,6 +197,27 @@ class Server:
                 self.process.wait()
 
 
+def run_loop(lab, command, on_ready=None, seconds=6 * ROUND_SECONDS):
+    """Runs a training of ours, which prints `ready` when its clock starts, to its end, with the
+    package `shade` of the build and one thread for each process."""
+    server = Server(lab, command, env={
+        **os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPATH": os.path.join(lab.build, "python")})
+
+    def ready():
+        with open(server.log, errors="replace") as log:
+            return "ready\n" in log
+
+    try:
+        server.wait(ready, 120)
+        if on_ready:
+            on_ready()
+        if server.process.wait(seconds):
+            raise Unavailable(server.last_words() or f"it ended with {server.process.returncode}")
+    finally:
+        server.end()
+
+
 class Mount(Server):
     """A FUSE server in front, on a mount point of its own; command(path) starts it."""
 

@@ -25,11 +25,16 @@ def bindfs(lab, source):
                                     source, path])
 
 
-def rclone(lab, source):
+def rclone(lab, source, most=None):
+    """With a cache of `most` bytes, which it looks after every second instead of every minute, and
+    without hashing files of the source, which would read each of them twice."""
     cache = tempfile.mkdtemp(prefix="rclone-", dir=lab.ram)
+    limit = [] if most is None else ["--vfs-cache-max-size", f"{most}B",
+                                     "--vfs-cache-poll-interval", "1s",
+                                     "--vfs-fast-fingerprint"]
     return Mount(lab, lambda path: ["rclone", "mount", source, path, "--config", "/dev/null",
                                     "--read-only", "--vfs-cache-mode", "full", "--dir-cache-time",
-                                    "1h", "--cache-dir", cache])
+                                    "1h", "--cache-dir", cache, *limit])
 
 
 def start_sshd(lab):

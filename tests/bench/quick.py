@@ -29,6 +29,18 @@ def check(text):
         check_target(target)
     rows = [row for table in document["tables"] for row in table["rows"]]
     assert any("why not" not in row for row in rows), "nothing was measured"
+    if document["benchmark"] == "train":
+        check_pictures(os.path.join(build, "train-quick"))
+
+
+def check_pictures(folder):
+    """Tables and plots, unless there is nothing to draw them with."""
+    wanted = ["table.md"]
+    system = ["/usr/bin/python3", "-c", "import matplotlib"]
+    if not subprocess.run(system, stderr=subprocess.DEVNULL, check=False).returncode:
+        wanted += ["train-headline.svg", "train-bytes.png", "train-stall.svg", "train-epochs.svg"]
+    for name in wanted:
+        assert os.path.getsize(os.path.join(folder, name)) > 200, name
 
 
 def run(arguments, place, interrupt):
@@ -59,8 +71,8 @@ def main():
         if not demo:
             check(text)
         elif not interrupt:
-            for name in (b"procedure, rep 3", b"pads, rep 1 (default)", b"pads, rep 3",
-                         b"echo, 4 uses (default)"):
+            for name in (b"procedure, rep 3", b"auto (default)", b"pads, rep 1", b"pads, rep 3",
+                         b"echo, 4 uses"):
                 assert name in text.split(b"means of")[1], text
         assert not os.listdir(place), os.listdir(place)
         with open("/proc/self/mountinfo") as file:
