@@ -5,6 +5,7 @@ that SHADE_TEST_MODE names (portable), and exits with 0, 1, or 77 and a reason."
 import atexit
 import errno
 import hashlib
+import mmap
 import os
 import random
 import re
@@ -16,10 +17,12 @@ import tempfile
 import threading
 import time
 import traceback
+from contextlib import ExitStack
 
 SHADEFS, SLOWFS = sys.argv[1:3]
 SHADECTL = sys.argv[3] if len(sys.argv) > 3 else None
 MODE = os.environ.get("SHADE_TEST_MODE", "portable")
+MAP_LOCKED = 0x2000  # which Python's mmap has no name for
 scratch = tempfile.mkdtemp(prefix="shade-test-")
 running = []
 
@@ -307,6 +310,17 @@ def make_tree(files, size=20000, folders=4, seed=1):
 def read(path):
     with open(path, "rb") as file:
         return file.read()
+
+
+def hold_in_memory(paths):
+    """Locks the pages of files until the result is closed. Some kernels reclaim pages that are
+    hardly used while there is memory enough (DAMON): a hit that must not fail needs this."""
+    held = ExitStack()
+    for path in paths:
+        with open(path, "rb") as file:
+            held.enter_context(mmap.mmap(file.fileno(), 0, mmap.MAP_SHARED | MAP_LOCKED,
+                                         mmap.PROT_READ))
+    return held
 
 
 def reads_as(path, data):
