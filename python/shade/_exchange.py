@@ -2,6 +2,7 @@
 """What ranks tell each other when an epoch begins, so that all draw the same order."""
 import json
 import os
+import zlib
 from array import array
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple
 
@@ -28,13 +29,15 @@ class News(NamedTuple):
     batch: int = 0  # samples of its batches; 0: it does not know
     span: Optional[Span] = None  # what it has measured since the last epoch
     neighbours: int = 0  # a checksum of what is near at its source; 0: it does not matter
+    seed: int = 0  # that it would draw with
+    job: str = ""  # of the training on its mount
 
 
 def pack(news: News) -> bytes:
     """As bytes."""
     head = json.dumps({"epoch": news.epoch, "mount": news.mount, "plan": news.plan,
                        "capacity": news.capacity, "batch": news.batch, "span": news.span,
-                       "neighbours": news.neighbours,
+                       "neighbours": news.neighbours, "seed": news.seed, "job": news.job,
                        "resident": None if news.resident is None else len(news.resident),
                        "scored": [[entry.batch, len(entry.ids), entry.losses is not None]
                                   for entry in news.scored]})
@@ -63,7 +66,13 @@ def unpack(data: bytes) -> News:
     scored = [take_scored(*entry) for entry in head["scored"]]  # older states had no losses
     span = head.get("span")
     return News(head["epoch"], head["mount"], resident, head["capacity"], scored, head["plan"],
-                head.get("batch", 0), Span(*span) if span else None, head.get("neighbours", 0))
+                head.get("batch", 0), Span(*span) if span else None, head.get("neighbours", 0),
+                head.get("seed", 0), head.get("job", ""))
+
+
+def checksum(ids: Optional[Ids]) -> int:
+    """Not 0 if there are any."""
+    return 0 if ids is None else zlib.crc32(ids.tobytes()) or 1
 
 
 def disagreement(all_news: List[News]) -> Optional[str]:

@@ -5,7 +5,9 @@ import os
 import time
 from typing import Dict, NamedTuple, Optional
 
-_COUNTERS = ("accesses", "hits", "backend_bytes", "waiting_ms", "limited_ms", "limited_bytes")
+_OWN = ("accesses", "hits", "backend_bytes", "waiting_ms")  # a job has its own of these
+_SOURCE = ("limited_ms", "limited_bytes")  # all trainings of a mount share the source
+_COUNTERS = (*_OWN, *_SOURCE)
 
 
 class Span(NamedTuple):
@@ -34,15 +36,17 @@ class Pace:
     def __init__(self) -> None:
         self.sample_bytes = 0.0  # of a sample, on the mean
         self._mount: Optional[str] = None
+        self._job: Optional[str] = None
         self._waited = 0.0
         self._knows_waiting = False
         self._first: Optional[_Mark] = None  # of the epoch
         self._start: Optional[_Mark] = None  # of the span
         self._end: Optional[_Mark] = None
 
-    def begin(self, mount: Optional[str]) -> None:
-        """An epoch begins. Its clock runs from the first batch on: before that loaders start."""
-        self._mount = mount
+    def begin(self, mount: Optional[str], job: Optional[str] = None) -> None:
+        """An epoch begins. Its clock runs from the first batch on: before that loaders start. `job`:
+        whose figures tell; None: those of the whole mount."""
+        self._mount, self._job = mount, job
         self._waited, self._knows_waiting = 0.0, False
         self._first = self._start = self._end = None
 
@@ -87,13 +91,8 @@ class Pace:
 
     def _take(self, now: float) -> _Mark:
         counters: Dict[str, float] = {}
-        try:
-            if self._mount is not None:
-                with open(os.path.join(self._mount, ".shade", "stats"), encoding="ascii",
-                          errors="replace") as file:
-                    counters = _parse(file.read(1 << 20))
-        except OSError:
-            pass
+        if self._mount is not None:
+            counters = read_counters(self._mount, self._job)
         return _Mark(now, self._waited, counters)
 
     def _between(self, start: Optional[_Mark], least_seconds: float) -> Optional[Span]:
@@ -111,14 +110,25 @@ class Pace:
                     accesses=grown["accesses"], hits=grown["hits"])
 
 
-def _parse(text: str) -> Dict[str, float]:
-    """Those of the counters; none if one is missing."""
-    found = {}
-    for line in text.splitlines():
-        key, _, value = line.partition(" ")
-        if key in _COUNTERS:
-            try:
-                found[key] = float(value)
-            except ValueError:
-                return {}
+def read_counters(mount: str, job: Optional[str]) -> Dict[str, float]:
+    """Of a job, or of the whole mount; none if one is missing."""
+    folder = os.path.join(mount, ".shade")
+    try:
+        found = _parse(os.path.join(folder, "stats"))
+        if job is not None:
+            of_job = _parse(os.path.join(folder, "jobs", job, "stats"))
+            found = {**{key: found[key] for key in _SOURCE if key in found},
+                     **{key: of_job[key] for key in _OWN if key in of_job}}
+    except (OSError, ValueError):
+        return {}
     return found if len(found) == len(_COUNTERS) else {}
+
+
+def _parse(path: str) -> Dict[str, float]:
+    found = {}
+    with open(path, encoding="ascii", errors="replace") as file:
+        for line in file.read(1 << 20).splitlines():
+            key, _, value = line.partition(" ")
+            if key in _COUNTERS:
+                found[key] = float(value)
+    return found

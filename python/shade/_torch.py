@@ -57,6 +57,13 @@ def _sampler_of(iterator: Any) -> "Optional[TorchSampler]":
     return sampler if isinstance(sampler, TorchSampler) else None
 
 
+def _entries_of(iterator: Any) -> int:
+    """Of a batch, but for the last; 0: that cannot be known."""
+    batches = iterator._index_sampler  # pylint: disable=protected-access
+    size = getattr(batches, "batch_size", 0) if hasattr(batches, "sampler") else 1
+    return size if isinstance(size, int) else 0
+
+
 def _watch_loaders() -> None:
     """Has iterators of DataLoaders tell how long the training waits for a batch: nothing else of
     torch knows. All else about them stays as it is."""
@@ -76,6 +83,7 @@ def _watch_loaders() -> None:
         sampler = _sampler_of(iterator)
         if sampler is not None:
             sampler.pace.arrived(asked, time.monotonic())
+            sampler.handed_out(_entries_of(iterator))
         return data
     following.watched_by_shade = True  # type: ignore[attr-defined]
     _BaseDataLoaderIter.__next__ = following
@@ -88,6 +96,9 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
         self._in_flight: Deque[Tuple[Any, int, _libs.Ids, List[Any], List[Any]]] = deque()
         super().__init__(*args, **kwargs)
         _watch_loaders()
+
+    def _find_seed(self) -> int:
+        return int(torch.initial_seed()) & (1 << 64) - 1
 
     def _find_gather(self) -> Optional[Gather]:
         if self._gather is not None:

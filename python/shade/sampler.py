@@ -2,14 +2,15 @@
 """The sampler: draws what an epoch reads, tells the mount, and scores the samples of batches."""
 import base64
 import errno
+import functools
 import logging
+import os
 import sys
 import warnings
-import zlib
 from array import array
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set
 
-from . import _batch, _exchange, _group, _libs
+from . import _batch, _exchange, _group, _jobs, _libs
 from ._pace import Pace, Span
 from ._errors import MountWarning, ShadeError
 from ._paths import neighbours_of, paths_of
@@ -41,7 +42,9 @@ class Sampler:
              is in memory where the training waits for the source; or pads, echo, paper, uniform,
              replacement; or prune, iis: epochs that leave samples out, by their last losses
     rank     this process among `world` ones, which all give the same seed and options
-    job      the name of this training, if several share the mount
+    seed     of the draws; None: that of torch (rank 0's) where the program uses it, else 0
+    job      the name of this training on the mount; None: one of its own, "": the mount's first
+             job, which all share that name it
     group    the name of a group of trainings with the same files, each with a job of its own:
              they read one shared order an epoch, so that one fetch serves all that are close to
              each other
@@ -62,7 +65,8 @@ class Sampler:
         return super().__new__(cls)
 
     def __init__(self, data: Any, mount: Optional[PathLike] = None, mode: str = "auto",
-                 seed: int = 0, rank: int = 0, world: int = 1, *, job: Optional[str] = None,
+                 seed: Optional[int] = None, rank: int = 0, world: int = 1, *,
+                 job: Optional[str] = None,
                  group: Optional[str] = None, lookahead: int = 1, backend: str = "auto",
                  gather: Optional[Gather] = None, block: int = 0, mix: float = 0.0, batch: int = 0,
                  scan_seconds: float = 600, **options: Any) -> None:
@@ -79,12 +83,15 @@ class Sampler:
         self._shared_weights: Optional[_libs.Floats] = None  # of this epoch's entries
         self._block, self._mix = block, mix
         self._given_batch = self._seen_batch = batch  # 0: not known
-        self.rank, self.world, self.job = rank, world, job
+        self.rank, self.world = rank, world
+        self._names_itself = job is None and mount is not None
+        self.job = self._own_job() if self._names_itself else job or None
         self._paths = None if isinstance(data, int) else paths_of(data)
         self._samples = data if isinstance(data, int) else len(data)
         self._scan_seconds = scan_seconds
         self._mount: Optional[Mount] = None
         self._mount_path: Optional[PathLike] = None
+        self._left: Optional[str] = None  # a job that is no longer this training's
         self._device = 0  # the number of the mount
         self._warned: Set[str] = set()
         self._announced: Set[int] = set()
@@ -100,13 +107,14 @@ class Sampler:
         options["multiple"] = world
         if world > 1 and mode not in SKIPPING and options.get("draws") is None:
             options["draws"] = (self._samples + world - 1) // world * world
-        self._scorer = Scorer(self._samples, mode=mode, seed=seed, backend=backend,
-                              lookahead=lookahead, **options)
-        self._neighbours = 0  # a checksum
+        self._neighbours: Optional[_libs.Ids] = None
         if options.get("package") and self._paths is not None:
-            neighbours = neighbours_of(self._paths)
-            self._neighbours = zlib.crc32(neighbours.tobytes()) or 1
-            self._scorer.neighbours(neighbours)
+            self._neighbours = neighbours_of(self._paths)
+        self._seed = self._find_seed() if seed is None else seed
+        self._seed_is_open = seed is None and world > 1  # until the ranks meet
+        self._scorer_options: Dict[str, Any] = {**options, "mode": mode, "backend": backend,
+                                "lookahead": lookahead}
+        self._scorer = self._new_scorer(self._seed)
         self._gather = gather
         self._pending: List[_exchange.Scored] = []
         self._group = [rank] if world == 1 else list(range(world))
@@ -118,7 +126,28 @@ class Sampler:
         self._cursor = 0
         self._batches = 0
         self._batch_size = 0  # of the batches of this epoch; 0: none came yet
-        self._lost = False  # a batch had another size: which samples follow is not known
+        self._lost = False  # which samples follow in this epoch is not known
+        self._handed = 0  # entries that a DataLoader has handed out in this epoch; 0: none is seen
+        self._ahead: Optional[int] = None  # of these, beyond the first batch that was scored
+        self._held: Optional[Callable[[], None]] = None  # scores that batch, once it is sure
+
+    # --- what draws
+
+    def _find_seed(self) -> int:
+        """Where none is given. Overridden where there is torch."""
+        return 0
+
+    def _new_scorer(self, seed: int) -> Scorer:
+        scorer = Scorer(self._samples, seed=seed, **self._scorer_options)
+        if self._neighbours is not None:
+            scorer.neighbours(self._neighbours)
+        return scorer
+
+    def _settle_seed(self, seed: int) -> None:
+        """Ranks draw with the seed of the first. Nothing was drawn or scored before they meet."""
+        if self._seed_is_open and seed != self._seed:
+            self._scorer = self._new_scorer(seed)
+        self._seed, self._seed_is_open = seed, False
 
     # --- the mount
 
@@ -139,9 +168,46 @@ class Sampler:
             _group.check(None if self._shared is None else self._shared.name, self.job, 1, None)
             self._mount_path = None
 
+    def _own_job(self) -> str:
+        """The name of this training, if nobody gave it one."""
+        return _jobs.own_name(self.world)
+
+    def _open(self) -> Mount:
+        """In the job of this training. If there are too many, and nobody has asked for it, all that
+        find no place share the first."""
+        assert self._mount_path is not None
+        try:
+            return Mount(self._mount_path, self.job)
+        except ShadeError as failure:
+            if not self._names_itself or failure.errno != errno.ENOSPC:
+                raise
+        self.job = None
+        self._warn("job", "the mount has as many trainings as it can tell apart: this one shares "
+                   "its orders and scores with others")
+        return Mount(self._mount_path, None)
+
+    def _share_job(self, name: str) -> None:
+        """Ranks of one mount have one job. It is that of the first of them, who has it open."""
+        if not self._names_itself or self._mount is None or name == (self.job or ""):
+            return
+        self._left = os.path.join(self._mount.path, ".shade", "jobs", self.job or "")
+        self._mount.close()
+        self._mount, self.job = None, name or None
+        self._connect_again()
+
+    def _forget_left(self) -> None:
+        """The job that this rank had before it shared one. The kernel takes its time to close what
+        was closed, so this comes an epoch later."""
+        if self._left is not None:
+            left, self._left = self._left, None
+            try:
+                os.rmdir(left)
+            except OSError:
+                pass  # then it goes when this process has ended
+
     def _connect(self, scan_seconds: float) -> Mount:
         assert self._mount_path is not None and self._paths is not None
-        mount = Mount(self._mount_path, self.job)
+        mount = self._open()
         try:
             mount.wait(scan_seconds)
             mount.register(self._paths)
@@ -221,6 +287,11 @@ class Sampler:
     def mode(self) -> str:
         """How it draws; that of the state that was loaded, if one was."""
         return str(self._scorer.options["mode"])
+
+    @property
+    def seed(self) -> int:
+        """Of the draws; several ranks without a given one agree on it when they first meet."""
+        return self._seed
 
     @property
     def scorer(self) -> Scorer:
@@ -389,14 +460,16 @@ class Sampler:
 
     def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
-        self.pace.begin(self._mount.path if self._mount else None)
+        # Members of a group fetch for each other: there the figures of the whole mount tell.
+        self.pace.begin(self._mount.path if self._mount else None,
+                        None if self._shared is not None else self.job)
         self._epoch, self._next_epoch, self._named = epoch, epoch + 1, False
         self._rewind()
 
     def _rewind(self) -> None:
         """The first batch comes next."""
-        self._cursor = self._batches = self._batch_size = 0
-        self._lost = False
+        self._cursor = self._batches = self._batch_size = self._handed = 0
+        self._lost, self._ahead, self._held = False, None, None
 
     def _announce(self, epoch: int) -> None:
         """One rank does it for all that share its mount."""
@@ -438,10 +511,12 @@ class Sampler:
                        "parts are exact, but orders do not follow the scores; initialise "
                        "torch.distributed, or give gather=")
             self._pending.clear()
+            self._settle_seed(0)
             return None
         name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
         own = _exchange.News(epoch, name, resident, self._capacity, self._pending,
-                             self._plan(epoch), self._seen_batch, span, self._neighbours)
+                             self._plan(epoch), self._seen_batch, span,
+                             _exchange.checksum(self._neighbours), self._seed, self.job or "")
         all_news = [_exchange.unpack(data) for data in gather(_exchange.pack(own))]
         self._pending = []
         if len(all_news) != self.world:
@@ -454,6 +529,9 @@ class Sampler:
                                + differing)
         self._group = [rank for rank, news in enumerate(all_news)
                        if rank == self.rank or (name and news.mount == name)]
+        self._settle_seed(all_news[0].seed)
+        self._forget_left()
+        self._share_job(all_news[self._group[0]].job)
         self._merge(all_news)
         self._agree_on_neighbours(all_news)
         self._scorer.measured([news.span for news in all_news])
@@ -466,9 +544,10 @@ class Sampler:
 
     def _agree_on_neighbours(self, all_news: List[_exchange.News]) -> None:
         """Sources that number their files otherwise have no neighbours in common."""
-        if any(news.neighbours != self._neighbours for news in all_news):
+        if any(news.neighbours != all_news[0].neighbours for news in all_news):
             self._warn("neighbours", "the ranks see other inodes: samples are neighbours by their "
                        "indices")
+            self._neighbours = None
             self._scorer.neighbours(None)
 
     def _plan(self, epoch: int) -> Dict[str, Any]:
@@ -485,6 +564,8 @@ class Sampler:
         options = self._scorer.options
         if self._capacity:  # each mount has its own, and all draw with the sum
             del options["capacity"]
+        if self._seed_is_open:
+            del options["seed"]
         return {"world": self.world, "block": self._block, "mix": self._mix, **options,
                 "digest of the last draw": digest}
 
@@ -543,14 +624,23 @@ class Sampler:
         self.pace.stepped()
         if not self._given_batch:
             self._seen_batch = max(self._seen_batch, batch.samples)
+        if ids is None and number == 0 and self._ahead:
+            self._held = functools.partial(self._try_score, number, named, batch)
+            return
+        if self._held is not None:
+            self._held()
+            self._held = None
+        self._try_score(number, named, batch)
+        if self._cursor == len(self._order):
+            self.pace.end()
+
+    def _try_score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:
         try:
-            self._score(number, named, batch)
+            self._score(number, ids, batch)
         except ShadeError as failure:
             if failure.errno not in (errno.EINVAL, errno.ENOMEM):  # ENOMEM: of a device, for now
                 raise
             self._warn("losses", f"a batch is not scored, and others may not be: {failure}")
-        if self._cursor == len(self._order):
-            self.pace.end()
 
     def _next_ids(self, count: int) -> Optional[_libs.Ids]:
         """The samples of the next batch, which is done with; None: they are not known."""
@@ -562,14 +652,35 @@ class Sampler:
         if count > size or (count < size and not last):
             # A collate_fn left samples out, or batches have different sizes. In both cases the
             # cursor does not say any more which samples the next batch has.
-            self._lost = True
-            self._warn("size", f"a batch of {count} after batches of {size}: which samples it has "
-                       f"is not known, and the rest of epoch {self._epoch} is not scored; name "
-                       "them: update(losses, ids=...)")
+            self._lose("size", f"a batch of {count} after batches of {size}")
+            return None
+        if self._falls_behind(count):
+            self._lose("every", "batches were handed out that update() or skip() was not called "
+                       "for")
             return None
         self._batch_size = size
         self._cursor += count
         return ids
+
+    def _falls_behind(self, count: int) -> bool:
+        """A script may fetch some batches before it uses them, but always as many. If more and more
+        have no update(), it leaves some out. The first batch tells neither, so it is held until
+        the next one comes."""
+        if not self._handed:
+            return False
+        ahead = max(0, min(self._handed, len(self._order)) - self._cursor - count)
+        if self._ahead is None:
+            self._ahead = ahead
+        return ahead > self._ahead
+
+    def _lose(self, what: str, why: str) -> None:
+        self._lost, self._held = True, None
+        self._warn(what, f"{why}: which samples they have is not known, and the rest of epoch "
+                   f"{self._epoch} is not scored; name them: update(losses, ids=...)")
+
+    def handed_out(self, count: int) -> None:
+        """A DataLoader has given a batch of so many entries to the training."""
+        self._handed += count
 
     def _score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:
         scores = array("f", bytes(4 * batch.samples))
@@ -665,6 +776,7 @@ class Sampler:
         if state.get("version") != 1:
             raise ValueError("this is not the state of a shade.Sampler")
         self._scorer.load(base64.b64decode(state["scorer"]))
+        self._seed, self._seed_is_open = int(self._scorer.options["seed"]), False
         self._pending = _exchange.unpack(base64.b64decode(state["pending"])).scored
         self._next_epoch = state["epoch"]
         if self._shared is not None:

@@ -6,7 +6,7 @@ import os
 import tempfile
 import time
 
-from harness import Shade, Slow, need, run_tests, scratch
+from harness import Shade, Slow, job_stats, need, run_tests, scratch
 
 need("torch", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
@@ -95,7 +95,7 @@ def test_short_source():
     assert training.sampler.uses > 2, training.sampler.summary()
     assert shares[-1] < 0.6, shares
     assert figures["waiting"] < 0.6 and figures["hit_ratio"] > 0.4, figures
-    assert abs(training.mount.stats()["uses"] - training.sampler.uses) < 0.01
+    assert abs(job_stats(training.mount)["uses"] - training.sampler.uses) < 0.01
     assert any("fetched sample is used" in line for line in notes.lines), notes.lines
     # Somebody has mended the source. It takes a while until that is known for sure.
     slow.tell("set bandwidth 0")

@@ -6,7 +6,8 @@ import subprocess
 import sys
 import warnings
 
-from harness import TRAIN, Shade, image_tree, mount_scores, need, run_tests, scratch, wait_until
+from harness import TRAIN, Shade, image_tree, job_file, job_stats, mount_scores, need, run_tests, scratch, \
+    wait_until
 
 need("torch", "PIL", "torchvision", "shade")
 import shade  # noqa: E402 pylint: disable=wrong-import-position
@@ -30,7 +31,8 @@ def test_trainer_killed():
     # The next training begins at its first epoch, whatever was left of the last.
     sampler = shade.Sampler([mount.at(path) for path in mount.samples()], mount=mount.path)
     list(sampler)
-    assert mount.stats()["epoch"] == 0 and mount.stats()["order_ahead"] == 67
+    stats = job_stats(mount, sampler.job)
+    assert stats["epoch"] == 0 and stats["order_ahead"] == 67, stats
     mount.settle()
     mount.end()
 
@@ -74,7 +76,7 @@ def test_mount_killed():
     wait_until(lambda: os.path.exists(mount.at(".shade", "stats"))
                and mount.stats()["scan_complete"] == 1, "mounted again")
     epoch()
-    assert sampler.mount is not None and mount.stats()["epoch"] == 4
+    assert sampler.mount is not None and job_stats(mount)["epoch"] == 4
     assert len(mount_scores_of(mount)) > 20
     log.close()
     mount.settle()
@@ -82,7 +84,7 @@ def test_mount_killed():
 
 
 def mount_scores_of(mount):
-    with open(mount.at(".shade", "scores")) as file:
+    with open(job_file(mount, "scores")) as file:
         return [line for line in file if float(line.split("\t")[1]) >= 0]
 
 

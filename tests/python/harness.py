@@ -68,11 +68,25 @@ def numbers_of(images):
             ((images[:, 0, 0, 0] * 255).round() * 256 + (images[:, 1, 0, 0] * 255).round())]
 
 
+def job_file(shade, name, job=None):
+    """A file of the only training on a mount, or of this one; of the mount itself if there is
+    none."""
+    jobs = [job] if job else os.listdir(shade.at(".shade", "jobs"))
+    assert len(jobs) <= 1, jobs
+    return shade.at(".shade", *(["jobs", jobs[0]] if jobs else []), name)
+
+
+def job_stats(shade, job=None):
+    """What the mount tells of that training, as numbers."""
+    with open(job_file(shade, "stats", job)) as file:
+        return {key: float(value) for key, value in (line.split() for line in file)}
+
+
 def mount_scores(shade):
     """From ImageFolder indices to scores, for those that have one."""
     ids = {number: path for path, number in shade.samples().items()}
     scores = {}
-    with open(shade.at(".shade", "scores")) as file:
+    with open(job_file(shade, "scores")) as file:
         for line in file:
             number, score, _, _ = line.split("\t")
             path = ids[int(number)]

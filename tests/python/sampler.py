@@ -7,8 +7,8 @@ import sys
 import warnings
 from collections import Counter
 
-from harness import Numbers, Shade, batch_scores, image_tree, need, python, run_tests, \
-    wait_until
+from harness import Numbers, Shade, batch_scores, image_tree, job_file, job_stats, need, python, \
+    run_tests, wait_until
 
 need("torch", "PIL", "torchvision", "shade")
 import torch  # noqa: E402 pylint: disable=wrong-import-position
@@ -256,7 +256,7 @@ def test_packages():
     sampler = shade.Sampler(data, mount.path, mode="iis", substitute=1, package=8)
     for _ in range(6):
         sampler.update([float(number) for number in list(sampler)])
-    assert 20 < len(list(sampler)) <= 60 and mount.stats()["order_ahead"] > 40
+    assert 20 < len(list(sampler)) <= 60 and job_stats(mount)["order_ahead"] > 40
     raises(ValueError, "neighbours", lambda: sampler.scorer.neighbours([1]))
     mount.settle()
     mount.end()
@@ -272,7 +272,7 @@ def test_state_of_another():
         sampler = shade.Sampler(files, mount=mount.path, lookahead=1 - lookahead)
         sampler.load_state_dict(saved.state_dict())
         assert sampler.mode == "uniform"
-        assert list(sampler) == list(saved) and mount.stats()["order_ahead"] == 24 * (1 + lookahead)
+        assert list(sampler) == list(saved) and job_stats(mount)["order_ahead"] == 24 * (1 + lookahead)
     one, many = shade.Sampler(25), shade.Sampler(25, rank=0, world=2)
     list(one)
     one.update([float(number) for number in range(25)])
@@ -394,7 +394,7 @@ def test_data_sets():
     order = list(sampler)
     sampler.update([float(number) for number in order])
     ids = mount.samples()
-    with shade.Mount(mount.at("train", "class0")) as seen:
+    with shade.Mount(mount.at("train", "class0"), sampler.job) as seen:
         scores = {number: seen.query(ids[f"train/class{number // 10}/{number:05}.png"]).score
                   for number in (5, 3, 30, 7, 8)}
         assert scores[8] is None and seen.sample_count() == 43 and len(seen.samples()) == 43
@@ -428,7 +428,7 @@ def test_announced():
     ids = mount.samples()
 
     def ahead():
-        with open(mount.at(".shade", "order")) as file:
+        with open(job_file(mount, "order")) as file:
             return [int(line) for line in file]
 
     def own(order):
@@ -436,13 +436,13 @@ def test_announced():
     first = list(sampler)
     following = sampler.scorer.order(1).tolist()
     assert ahead() == own(first + following), "orders"
-    assert list(sampler) == following and mount.stats()["epoch"] == 1
+    assert list(sampler) == following and job_stats(mount)["epoch"] == 1
     assert ahead()[:40] == own(following) and len(ahead()) == 80
     sampler.mount.evict(".")
     sampler.mount.warm(whole.samples[17][0])
     sampler.mount.command("epoch 2")
     wait_until(lambda: int.from_bytes(sampler.mount.resident(), "little") >> 17 & 1, "it is resident")
-    assert sampler.mount.stats()["policy"] == "shade"
+    assert sampler.mount.stats()["scored"] == 0 and sampler.mount.stat("capacity_bytes") > 0
     mount.settle()
     mount.end()
 
