@@ -2,12 +2,14 @@
 """python -m shade run SCRIPT: runs a PyTorch script with shade's sampler and scores."""
 import argparse
 import importlib.util
+import json
 import os
 import runpy
 import sys
 from typing import Any, Dict, List, Optional
 
 from . import __version__
+from ._jobs import own_name
 from .scorer import MODES
 
 # What the command line passes on to the sampler as it is.
@@ -25,8 +27,11 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--mount", help="a shadefs; auto: where the files are; none: sample without "
                                      "one (SHADE_MOUNT; auto)")
     run.add_argument("--mode", choices=MODES, help="how orders are drawn (SHADE_MODE; auto)")
-    run.add_argument("--seed", type=int, help="of the draws (SHADE_SEED; 0)")
-    run.add_argument("--job", help="of several trainings on the mount (SHADE_JOB)")
+    run.add_argument("--seed", type=int, help="of the draws (SHADE_SEED; that of the script)")
+    run.add_argument("--job", help="the name of this training on the mount (SHADE_JOB; one of its "
+                                   "own)")
+    run.add_argument("--state", help="a file that keeps scores and draws for the next run "
+                                     "(SHADE_STATE)")
     run.add_argument("--rep", type=float, help="how often a resident that was drawn is repeated")
     run.add_argument("--uses", type=float, help="echo: mean uses of a fetched sample (4); auto: "
                                                 "those that it begins with (1)")
@@ -59,11 +64,34 @@ def _install(given: argparse.Namespace) -> None:
     environment = dict(os.environ)
     if given.seed is not None:
         environment["SHADE_SEED"] = ""  # which need not be good then
-    named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job")
+    named = {name: getattr(given, name) for name in ("mount", "mode", "seed", "job", "state")
              if getattr(given, name) is not None}
-    options: Dict[str, Any] = {name: getattr(given, name) for name in OPTIONS
-                               if getattr(given, name) is not None}
-    hook.install(hook.settings_from(environment)._replace(**named, options=options))
+    settings = hook.settings_from(environment)
+    options: Dict[str, Any] = {**settings.options,
+                               **{name: getattr(given, name) for name in OPTIONS
+                                  if getattr(given, name) is not None}}
+    if "state" in named:
+        named["state"] = os.path.abspath(named["state"])
+    settings = settings._replace(**named, options=options)
+    hook.install(settings)
+    os.environ.update(_for_children(settings))
+
+
+def _for_children(settings: Any) -> Dict[str, str]:
+    """The environment in which processes that the script starts get the hook, too: Python runs what
+    is called sitecustomize in a folder of PYTHONPATH."""
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "startup")
+    before = os.environ.get("PYTHONPATH")
+    found = {"SHADE_HOOK": "1", "PYTHONPATH": folder + (os.pathsep + before if before else ""),
+             "SHADE_MOUNT": settings.mount, "SHADE_MODE": settings.mode,
+             "SHADE_OPTIONS": json.dumps(settings.options)}
+    for name in ("seed", "job", "state"):
+        value = getattr(settings, name)
+        found[f"SHADE_{name.upper()}"] = "" if value is None else str(value)
+    # What one command starts is one training, unless a launcher has started several commands.
+    if "RANK" not in os.environ and "SHADE_RUN" not in os.environ:
+        found["SHADE_RUN"] = own_name()
+    return found
 
 
 def _check_script(given: argparse.Namespace) -> None:
@@ -82,13 +110,14 @@ def _check_script(given: argparse.Namespace) -> None:
 
 
 def _run(given: argparse.Namespace) -> int:
+    arguments, sys.argv = sys.argv, [given.script, *given.arguments]
     try:
         _check_script(given)
         _install(given)
     except (OSError, ValueError) as failure:
+        sys.argv = arguments
         print(f"shade: {failure}", file=sys.stderr)
         return 2
-    sys.argv = [given.script, *given.arguments]
     if given.module:
         runpy.run_module(given.script, run_name="__main__", alter_sys=True)
     else:

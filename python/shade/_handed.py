@@ -26,6 +26,9 @@ class Run:
         self.drawn = _pass_of(iterator)
         self.ids: Optional[Deque[Ids]] = deque()  # drawn and not handed out; None: lost track
         self.ended = False
+        # Batches of which only what the model gives is seen:
+        self.ahead: Optional[int] = None  # that waited when the model was first run
+        self.outputs_lost = False  # the script leaves some out, and which ones is not known
 
     def over(self) -> bool:
         """Whether it hands nothing out any more."""

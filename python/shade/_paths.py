@@ -12,21 +12,72 @@ def _is_path(value: Any) -> bool:
     return isinstance(value, (str, bytes, os.PathLike))
 
 
+# Where data sets keep their paths, or tuples that begin with one: torchvision, timm, and what
+# people call them in classes of their own.
+_LISTS = ("samples", "imgs", "file_names", "filenames", "files", "paths", "image_paths",
+          "img_paths", "image_files")
+_INSIDE = ("reader", "parser")  # of timm
+_FOLDERS = ("root", "root_dir", "img_dir", "image_dir", "data_dir")
+
+
+def _first_of(entry: Any) -> Any:
+    """Of a tuple of path and class, or the path itself."""
+    if not _is_path(entry) and isinstance(entry, Sequence) and len(entry):
+        return entry[0]
+    return entry
+
+
+def _listed(entries: Any, count: int) -> Optional[List[Any]]:
+    """The paths, if it is a list of so many."""
+    if hasattr(entries, "tolist") and not isinstance(entries, Sequence):  # of numpy or pandas
+        entries = entries.tolist()
+    if not isinstance(entries, Sequence) or not count or len(entries) != count:
+        return None
+    paths = [_first_of(entry) for entry in (entries[0], entries[-1])]
+    return [_first_of(entry) for entry in entries] if all(map(_is_path, paths)) else None
+
+
+def _found(data: Any, paths: List[Any]) -> Optional[List[Any]]:
+    """With the data set's folder before them if they are relative to that; None: there are no such
+    files. An absolute path is believed: whoever needs the file will say what is wrong."""
+    first, last = os.fsdecode(paths[0]), os.fsdecode(paths[-1])
+    if os.path.isabs(first) or (os.path.exists(first) and os.path.exists(last)):
+        return paths
+    folders: List[Any] = [getattr(data, name, None) for name in _FOLDERS]
+    for folder in filter(_is_path, folders):
+        if all(os.path.exists(os.path.join(os.fsdecode(folder), name)) for name in (first, last)):
+            return [os.path.join(os.fsdecode(folder), os.fsdecode(path)) for path in paths]
+    return None
+
+
+def _from_attributes(data: Any) -> Optional[List[Any]]:
+    count = len(data)
+    owners = [data, *(getattr(data, name) for name in _INSIDE if hasattr(data, name))]
+    for owner in owners:
+        for name in _LISTS:
+            value = getattr(owner, name, None)
+            paths = None if value is None or callable(value) else _listed(value, count)
+            paths = None if paths is None else _found(owner, paths)
+            if paths is not None:
+                return paths
+    for owner in owners:  # timm's filenames() are relative unless told otherwise
+        try:
+            paths = _listed(owner.filenames(absolute=True), count)
+        except (AttributeError, TypeError):
+            continue
+        if paths is not None:
+            return _found(owner, paths)
+    return None
+
+
 def paths_of(data: Any) -> Optional[List[Any]]:
-    """One path for each index: of torchvision's folder data sets (`samples`, `imgs`: path and
-    class, or the path alone), Subset, ConcatDataset, or a list of paths. None if they cannot be
-    known."""
+    """One path for each index: of data sets that keep them in an attribute (torchvision's, timm's,
+    and others that call it by a usual name), of Subset, ConcatDataset, or a list of paths. None if
+    they cannot be known."""
     if _is_path(data):
         raise TypeError("a list of paths or a data set is wanted, not one path")
-    for name in ("samples", "imgs"):
-        entries = getattr(data, name, None)
-        if not isinstance(entries, Sequence) or not len(entries) or len(entries) != len(data):
-            continue
-        first = entries[0]
-        if _is_path(first):
-            return list(entries)
-        if isinstance(first, Sequence) and len(first) and _is_path(first[0]):
-            return [entry[0] for entry in entries]
+    if isinstance(data, Sequence) and len(data) and _is_path(data[0]):
+        return list(data)
     if hasattr(data, "dataset") and hasattr(data, "indices"):
         inner = paths_of(data.dataset)
         return None if inner is None else [inner[index] for index in data.indices]
@@ -35,9 +86,7 @@ def paths_of(data: Any) -> Optional[List[Any]]:
         if any(part is None for part in parts):
             return None
         return [path for part in parts if part is not None for path in part]
-    if isinstance(data, Sequence) and len(data) and _is_path(data[0]):
-        return list(data)
-    return None
+    return _from_attributes(data) if hasattr(data, "__len__") else None
 
 
 def _inodes_in(folder: str) -> Dict[str, int]:

@@ -4,8 +4,8 @@ import json
 import os
 import tempfile
 
-from harness import HERE, TRAIN, Shade, check_scores, image_tree, mount_scores, need, python, \
-    run_tests, scratch
+from harness import HERE, TRAIN, Shade, check_scores, image_tree, job_stats, mount_scores, need, \
+    python, run_tests, scratch
 
 need("PIL", "torch", "torchvision", "shade")
 
@@ -30,7 +30,7 @@ def test_sampler():
     assert sum(map(len, result["batches"])) == 180 and not stderr, stderr
     check_scores(result["batches"], result["losses"], mount_scores(shade))
     assert len(mount_scores(shade)) == 90, "an unscored sample comes before all others"
-    assert shade.stats()["epoch"] == 1
+    assert job_stats(shade)["epoch"] == 1
     shade.settle()
     shade.end()
 
@@ -73,14 +73,11 @@ def test_hook():
         in stderr, stderr
     assert "DataLoader 2 (ImageFolder) is left alone: it does not shuffle" in stderr, stderr
     assert "at the end: DataLoader 1: 12 batches, 12 scored, 0 not" in stderr, stderr
-    # What the script saw of its losses and gradients is what the two lines would have given.
-    shade.settle()
-    shade.end()
-    shade = mounted()
-    by_hand, _ = train(shade, "--epochs", "2", "--shade", shade.path)
-    assert by_hand["batches"] == result["batches"]
-    for one, other in zip(by_hand["values"], result["values"]):
-        assert all(abs(a - b) < 1e-4 for a, b in zip([one[0], *one[1]], [other[0], *other[1]]))
+    # The first epoch is the script's own, with its losses and gradients, bit for bit.
+    plain, _ = train(shade, "--epochs", "2")
+    assert plain["batches"][:6] == result["batches"][:6]
+    assert plain["batches"][6:] != result["batches"][6:]
+    assert plain["values"][:6] == result["values"][:6]
     shade.settle()
     shade.end()
 
