@@ -50,6 +50,8 @@ def random_sampler(arguments: Dict[str, Any]) -> Tuple[Optional[Random], str]:
             old.num_samples == len(dataset):
         return (Random(old) if shards is None else
                 Random(old, shards.process_index, shards.num_processes, shards)), ""
+    if hasattr(old, "trains"):
+        return None, "shade draws for it already"
     return None, f"it draws by {type(old).__name__}"
 
 

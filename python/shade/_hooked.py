@@ -18,8 +18,9 @@ from .sampler import Gather
 
 
 def say(text: str) -> None:
-    """To whoever runs the script."""
-    print("shade:", text, file=sys.stderr, flush=True)
+    """To whoever runs the script. Not by print(), which scripts replace on all ranks but one."""
+    sys.stderr.write(f"shade: {text}\n")
+    sys.stderr.flush()
 
 
 class HookedSampler(TorchSampler):
@@ -40,8 +41,17 @@ class HookedSampler(TorchSampler):
         super().__init__(*args, **kwargs)
 
     def __iter__(self) -> Iterator[int]:
-        epoch = self._next_epoch
-        self._begun[epoch] = self._begun.get(epoch, 0) + 1
+        try:
+            epoch = self._next_epoch
+            self._begun[epoch] = self._begun.get(epoch, 0) + 1
+            drawn = self._try_to_draw()
+            return self._iterate_own(epoch) if drawn is None else drawn
+        except Exception as failure:  # pylint: disable=broad-except
+            self._report(failure)
+        return iter(self.own)
+
+    def _try_to_draw(self) -> Optional[Iterator[int]]:
+        """What shade draws; None: it does not, and the script's own sampler is to."""
         try:
             self._begins()
             if self.trains and not self._is_alone:
@@ -56,7 +66,7 @@ class HookedSampler(TorchSampler):
             say(f"from now on the script's own sampler draws: {failure}")
         except Exception as failure:  # pylint: disable=broad-except
             self._report(failure)
-        return self._iterate_own(epoch)
+        return None
 
     def _iterate_own(self, epoch: int) -> Iterator[int]:
         """What the script would read without us."""
@@ -146,6 +156,9 @@ class HookedSampler(TorchSampler):
             self._taken_over = self._epoch
         return True
 
+    def watching_failed(self, failure: Exception) -> None:
+        self._report(failure)
+
     def _say_uses(self, before: float, uses: float) -> None:
         say(f"a fetched sample is used {uses:.2f} times, no longer {before:.2f}")
 
@@ -166,20 +179,22 @@ class HookedSampler(TorchSampler):
 class LearningSampler(torch.utils.data.Sampler):
     """What the script draws, until `build` knows the files of the data set; then `inner` draws."""
 
-    def __init__(self, own: Any, build: Callable[[], Optional[HookedSampler]],
+    def __init__(self, own: Any, build: Callable[[int], Optional[HookedSampler]],
                  report: Callable[[Exception], None]) -> None:
         super().__init__(None)
         self.own, self._build, self._report = own, build, report
         self.trains = False
         self.inner: Optional[HookedSampler] = None
         self._epoch: Optional[int] = None
+        self._begun = 0
 
     def __iter__(self) -> Iterator[int]:
         try:
             if self.inner is None:
-                self.inner = self._build()
-                if self.inner is not None and self._epoch is not None:
-                    self.inner.set_epoch(self._epoch)
+                self.inner = self._build(self._begun)
+                if self.inner is not None:
+                    self.inner.set_epoch(self._begun if self._epoch is None else self._epoch)
+                self._begun += 1
             if self.inner is not None:
                 self.inner.trains = self.inner.trains or self.trains
         except Exception as failure:  # pylint: disable=broad-except
@@ -196,15 +211,16 @@ class LearningSampler(torch.utils.data.Sampler):
             self.inner.set_epoch(epoch)
 
 
-def summary_of(sampler: HookedSampler, totals: Dict[str, float], fits: float) -> List[str]:
+def gains(totals: Dict[str, float], samples: int, sample_bytes: float, fits: float) -> List[str]:
     """What the training has gained: `totals` are the counters of its job, `fits` the share of its
-    data that the cache holds. Without a word of the script's order a cache hits as much."""
-    if not totals.get("accesses"):
+    data that the cache holds. A cache that is told nothing keeps what it has got first, and hits
+    that from the second epoch on."""
+    reads = totals.get("accesses", 0.0)
+    if not reads:
         return []
-    reads, hits = totals["accesses"], totals["hits"]
-    expected = reads * (1 - fits) * sampler.pace.sample_bytes
-    lines = [f"{min(1.0, hits / reads):.2f} of {reads:.0f} reads were hits; of an order that "
-             f"nobody knows it would be {fits:.2f}",
-             f"the source gave {totals['backend_bytes'] / 1e6:.1f} MB instead of "
-             f"{expected / 1e6:.1f} MB"]
-    return lines
+    told_nothing = max(0.0, reads - samples) * fits
+    source = totals["backend_bytes"], (reads - told_nothing) * sample_bytes
+    return [f"{min(1.0, totals['hits'] / reads):.2f} of {reads:.0f} reads were hits; where nothing "
+            f"is known of the order it is {told_nothing / reads:.2f}",
+            f"the source gave {source[0] / 1e6:.1f} MB; where nothing is known of the order it is "
+            f"{source[1] / 1e6:.1f} MB"]

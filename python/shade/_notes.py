@@ -69,12 +69,12 @@ class Noted:
     def _note(self, index: Any, paths: List[str]) -> None:
         try:
             if self._owner != os.getpid():  # a forked worker has a file of its own
-                self._owner = os.getpid()
-                self._file = open(os.path.join(self._folder, str(self._owner)), "a",
+                self._file = open(os.path.join(self._folder, str(os.getpid())), "a",
                                   encoding="utf-8", errors="surrogateescape", buffering=1)
+                self._owner = os.getpid()
             self._file.write(json.dumps([int(index), paths]) + "\n")
-        except (OSError, ValueError, TypeError):
-            pass  # it stays unknown
+        except Exception:  # pylint: disable=broad-except
+            pass  # it stays unknown, and the script must not fail
 
 
 def noted(dataset: Any) -> Any:
@@ -90,7 +90,8 @@ class Notes:
         self.dataset, self.count = dataset, len(dataset)
         self.known: Dict[int, List[str]] = {}
         self._folder = tempfile.mkdtemp(prefix="shade-notes-")
-        self.rounds = 0  # that ranks have told each other what they know
+        self.paths: Optional[List[str]] = None  # by index, once they are known
+        self.is_over = False
         self._read: Dict[str, int] = {}  # by name: bytes
         try:
             setattr(dataset, MARK, self._folder)
@@ -101,6 +102,7 @@ class Notes:
 
     def end(self) -> None:
         """Notes no more."""
+        self.is_over = True
         shutil.rmtree(self._folder, ignore_errors=True)
         if getattr(self.dataset, "__dict__", {}).get(MARK) == self._folder:
             delattr(self.dataset, MARK)

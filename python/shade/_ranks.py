@@ -57,7 +57,7 @@ class Ranks:
     def stay_away(self, meeting: str) -> None:
         """This rank does not come to that meeting: nobody is to wait for it."""
         store = default_store()
-        if store is None or not self._joined:
+        if store is None:
             return
         self._post(store, meeting, b"")
         if self.rank == 0:
@@ -70,6 +70,7 @@ class Ranks:
             raise NobodyError("the ranks have no store to meet at")
         absent = self.missing()
         if absent is not None:
+            self.stay_away(meeting)
             raise NobodyError(f"rank {absent} does not take part")
         self._post(store, meeting, data)
         if self.rank == 0:

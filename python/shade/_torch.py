@@ -3,7 +3,7 @@
 import errno
 import time
 from collections import deque
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import torch
 import torch.distributed
@@ -50,11 +50,17 @@ def all_gather(data: bytes) -> List[bytes]:
     return [_libs.tensor_bytes(part[:length]) for part, length in zip(parts, lengths)]
 
 
-def _sampler_of(iterator: Any) -> "Optional[TorchSampler]":
-    """The sampler of ours that an iterator of a DataLoader draws from."""
+def _tell(iterator: Any, what: "Callable[[TorchSampler], None]") -> None:
+    """Tells the sampler of ours that an iterator of a DataLoader draws from, if it is one."""
     batches = getattr(iterator, "_index_sampler", None)
     sampler = getattr(batches, "sampler", batches)
-    return sampler if isinstance(sampler, TorchSampler) else None
+    sampler = getattr(sampler, "inner", sampler)
+    if not isinstance(sampler, TorchSampler):
+        return
+    try:
+        what(sampler)
+    except Exception as failure:  # pylint: disable=broad-except
+        sampler.watching_failed(failure)
 
 
 def _entries_of(iterator: Any) -> int:
@@ -76,14 +82,10 @@ def _watch_loaders() -> None:
         try:
             data = original(iterator)
         except StopIteration:
-            sampler = _sampler_of(iterator)
-            if sampler is not None:
-                sampler.pace.end()
+            _tell(iterator, lambda sampler: sampler.pace.end())
             raise
-        sampler = _sampler_of(iterator)
-        if sampler is not None:
-            sampler.pace.arrived(asked, time.monotonic())
-            sampler.handed_out(_entries_of(iterator))
+        now = time.monotonic()
+        _tell(iterator, lambda sampler: sampler.batch_arrived(asked, now, _entries_of(iterator)))
         return data
     following.watched_by_shade = True  # type: ignore[attr-defined]
     _BaseDataLoaderIter.__next__ = following
@@ -96,6 +98,10 @@ class TorchSampler(Sampler, torch.utils.data.Sampler):
         self._in_flight: Deque[Tuple[Any, int, _libs.Ids, List[Any], List[Any]]] = deque()
         super().__init__(*args, **kwargs)
         _watch_loaders()
+
+    def watching_failed(self, failure: Exception) -> None:
+        """The loader's batches come nevertheless."""
+        self._warn("watching", f"the pace of the training is not known any more: {failure}")
 
     def _find_seed(self) -> int:
         return int(torch.initial_seed()) & (1 << 64) - 1

@@ -32,11 +32,11 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import _choice, _notes, _state
 from ._handed import Batch, Handed, run_of
 from ._jobs import NAME_MAX, own_name
-from ._hooked import HookedSampler, LearningSampler, say, summary_of
+from ._hooked import HookedSampler, LearningSampler, gains, say
 from ._outputs import first_tensor, may_be_logits, own_losses
 from ._pace import read_counters
 from ._paths import paths_of
-from ._ranks import Ranks
+from ._ranks import NobodyError, Ranks
 from ._torch import TorchSampler
 from .mount import Mount
 from .sampler import SKIPPING
@@ -245,17 +245,16 @@ class Hook:
         paths = paths_of(dataset) if paths is None else paths
         try:
             if paths is not None:
-                return self.try_sampler(dataset, paths, own, found, size)
+                return self.try_sampler(self.key_of(dataset), paths, own, found, size)
             return self.learn(dataset, own, found, size)
         except Exception as failure:  # pylint: disable=broad-except
             return str(failure) or repr(failure)
 
-    def try_sampler(self, dataset: Any, paths: List[Any], own: Any, found: _choice.Random,
+    def try_sampler(self, key: str, paths: List[Any], own: Any, found: _choice.Random,
                     size: int) -> Any:
         """A sampler over these files, or why there can be none."""
         settings, rank, world = self.settings, found.rank, found.world
-        first = not self.loaders
-        key = self.key_of(dataset)
+        first = not any(loader.sampler is not None for loader in self.loaders)
         # A second one must not replace the orders of the first.
         second = None if first else f"{settings.job or own_name(world)}-{key}"[-NAME_MAX:]
         seed = settings.seed
@@ -283,43 +282,54 @@ class Hook:
             return f"{UNKNOWN}; {OFFER}"
         if len(dataset) == 0:
             return "it is empty"
-        notes = _notes.Notes(dataset)
-        self.notes.append(notes)
-        ranks = Ranks(self.key_of(dataset) + "-files", found.rank, found.world)
+        notes = next((notes for notes in self.notes if notes.dataset is dataset), None)
+        if notes is None:
+            notes = _notes.Notes(dataset)
+            self.notes.append(notes)
+        return LearningSampler(own, functools.partial(self.build_learnt, notes,
+                                                      self.key_of(dataset), own, found, size),
+                               self.failed)
 
-        def build() -> Optional[HookedSampler]:
-            return self.build_learnt(notes, ranks, own, found, size)
-        return LearningSampler(own, build, self.failed)
-
-    def build_learnt(self, notes: _notes.Notes, ranks: Ranks, own: Any, found: _choice.Random,
-                     size: int) -> Optional[HookedSampler]:
-        """The sampler, once every index has a file. Ranks tell each other what they have seen."""
-        known = notes.read()
-        if notes not in self.notes or not known:
-            if found.world > 1:
-                ranks.join()
+    def build_learnt(self, notes: _notes.Notes, key: str, own: Any, found: _choice.Random,
+                     size: int, begun: int) -> Optional[HookedSampler]:
+        """The sampler, once every index has a file. `begun`: so many epochs were."""
+        if not begun and found.world > 1:  # what draws later will meet by the name of the loader
+            Ranks(key, found.rank, found.world).join()
+        if not notes.is_over:
+            self.look_at_notes(notes, Ranks(f"{key}-files", found.rank, found.world), begun)
+        if notes.paths is None:
             return None
-        if found.world > 1:
-            ranks.join()
-            notes.rounds += 1
-            known = _notes.exchanged(known, lambda data: ranks.gather(str(notes.rounds), data))
-        paths = _notes.choose_paths(known, notes.count, self.on_mount(known), os.path.getsize)
-        if paths is None:
-            if len(known) >= notes.count:
-                self.notes.remove(notes)
-                notes.end()
-                say(f"{UNKNOWN}: not every sample opened one of its own on a shadefs; {OFFER}")
-            return None
-        self.notes.remove(notes)
-        notes.end()
-        sampler = self.try_sampler(notes.dataset, paths, own, found, size)
+        sampler = self.try_sampler(key, notes.paths, own, found, size)
         if isinstance(sampler, str):
+            notes.paths = None
             say(f"{UNKNOWN}: {sampler}")
             return None
         assert isinstance(sampler, HookedSampler) and sampler.mount is not None
         say(f"the files of {type(notes.dataset).__name__} were learnt: shade.Sampler, mode "
             f"{self.settings.mode}, seed {sampler.seed}, {sampler.mount.path}")
         return sampler
+
+    def look_at_notes(self, notes: _notes.Notes, ranks: Ranks, begun: int) -> None:
+        """Ranks tell each other what they have seen: each has fetched its part."""
+        if ranks.world > 1:
+            ranks.join()
+        known = notes.read()
+        if not begun:
+            return
+        if ranks.world > 1:
+            try:
+                known = _notes.exchanged(known, functools.partial(ranks.gather, str(begun)))
+            except NobodyError as failure:
+                notes.end()
+                say(f"{UNKNOWN}, and ranks cannot find them out together: {failure}")
+                return
+        notes.paths = _notes.choose_paths(known, notes.count, self.on_mount(known),
+                                          os.path.getsize)
+        if notes.paths is not None:
+            notes.end()
+        elif len(known) >= notes.count:
+            notes.end()
+            say(f"{UNKNOWN}: not every sample opened one of its own on a shadefs; {OFFER}")
 
     def on_mount(self, known: Dict[int, List[str]]) -> Callable[[str], bool]:
         """Whether a path is on the mount that the files are on."""
@@ -562,7 +572,8 @@ class Hook:
 
     def report_at_end(self) -> None:
         """Of this process: multiprocessing ends its children without atexit."""
-        self.at_end = multiprocessing.util.Finalize(None, self.report, exitpriority=100)
+        self.at_end = multiprocessing.util.Finalize(None, self.guarded, (self.report,),
+                                                    exitpriority=100)
 
     def begin_child(self) -> None:
         """In a process that was forked: what its parent has is not its own."""
@@ -579,7 +590,7 @@ class Hook:
         self.guarded(lambda: self.settle(None))
         self.guarded(self.save)
         if not self.loaders:
-            say("at the end: no DataLoader was changed")
+            say("at the end: no DataLoader was changed in this process")
         for loader in self.loaders:
             self.report_loader(loader)
         if self.doubtful:
@@ -606,21 +617,20 @@ class Hook:
                 "own sampler has drawn all of them")
             return
         say(f"{head} {sampler.summary()}")
-        for line in self.gains(sampler):
+        for line in self.gains_of(sampler):
             say(f"{head} {line}")
         left = loader.batches - loader.scored - loader.learnt
         say(f"{head} {loader.batches} batches, {loader.scored} scored, {left} not"
             + (f", {loader.learnt} while files were learnt" if loader.learnt else ""))
 
     @staticmethod
-    def gains(sampler: HookedSampler) -> List[str]:
+    def gains_of(sampler: HookedSampler) -> List[str]:
         """Against a mount that is told nothing."""
         if sampler.mount is None or not sampler.pace.sample_bytes:
             return []
-        data = sampler.pace.sample_bytes * sampler.mount.sample_count()
-        fits = min(1.0, sampler.mount.stat("capacity_bytes") / data) if data else 0.0
-        totals = read_counters(sampler.mount.path, sampler.job)
-        return summary_of(sampler, totals, fits)
+        samples, size = sampler.mount.sample_count(), sampler.pace.sample_bytes
+        fits = min(1.0, sampler.mount.stat("capacity_bytes") / (size * samples))
+        return gains(read_counters(sampler.mount.path, sampler.job), samples, size, fits)
 
 
 _installed: Optional[Hook] = None

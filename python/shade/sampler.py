@@ -678,8 +678,10 @@ class Sampler:
         self._warn(what, f"{why}: which samples they have is not known, and the rest of epoch "
                    f"{self._epoch} is not scored; name them: update(losses, ids=...)")
 
-    def handed_out(self, count: int) -> None:
-        """A DataLoader has given a batch of so many entries to the training."""
+    def batch_arrived(self, asked: float, now: float, count: int) -> None:
+        """A DataLoader has given a batch of so many entries to the training, which had asked for it
+        then."""
+        self.pace.arrived(asked, now)
         self._handed += count
 
     def _score(self, number: int, ids: _libs.Ids, batch: _batch.Batch) -> None:

@@ -18,7 +18,12 @@ import torch.distributed  # noqa: E402 pylint: disable=wrong-import-position
 from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-position
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler  # noqa: E402 pylint: disable=wrong-import-position
 
+import shade.sampler  # noqa: E402 pylint: disable=wrong-import-position
+import shade.scorer  # noqa: E402 pylint: disable=wrong-import-position
+from shade import _choice, _handed, _hooked, _jobs, _notes, _outputs, _pace, _paths  # noqa: E402 pylint: disable=wrong-import-position
 from shade._choice import random_sampler  # noqa: E402 pylint: disable=wrong-import-position
+from shade._hooked import HookedSampler, LearningSampler  # noqa: E402 pylint: disable=wrong-import-position
+from shade._torch import TorchSampler  # noqa: E402 pylint: disable=wrong-import-position
 from shade import hook  # noqa: E402 pylint: disable=wrong-import-position
 
 CLASSES = 5
@@ -34,6 +39,13 @@ class Files(Numbers):
 
 class Labelled(Files):
     """The same, with labels."""
+
+    def __getitem__(self, index):
+        return float(index), index * 7 % CLASSES
+
+
+class Unlabelled(Numbers):
+    """Without paths."""
 
     def __getitem__(self, index):
         return float(index), index * 7 % CLASSES
@@ -300,6 +312,64 @@ def test_never_ends():
         installed.trouble = None
 
 
+def functions_of(*owners):
+    """All that can fail in these classes and modules, but for what puts the hook in place."""
+    for owner in owners:
+        for name, value in vars(owner).items():
+            inner = getattr(value, "__func__", value)
+            if isinstance(inner, type(failing)) and not name.startswith(("make_", "__")) and \
+                    inner.__module__ == (owner.__module__ if isinstance(owner, type)
+                                         else owner.__name__) and \
+                    name not in ("guarded", "failed", "say", "replace", "install", "uninstall",
+                                 "report_at_end", "begin_child", "settings_from", "raises"):
+                yield owner, name
+
+
+def script(loader_of):
+    """A training and a validation; what they read, by epoch."""
+    read = []
+    loader, checked = loader_of(), DataLoader(Labelled(16), 4, shuffle=True)
+    for _ in range(3):
+        for each, learns in ((loader, True), (checked, False)):
+            read.append([])
+            with torch.set_grad_enabled(learns):
+                for numbers, labels in each:
+                    read[-1] += map(int, numbers.tolist())
+                    model = torch.nn.Linear(1, CLASSES)
+                    loss = functional.cross_entropy(model(numbers.float()[:, None]), labels)
+                    if learns:
+                        loss.backward()
+    return read
+
+
+def test_a_failure_anywhere():
+    """Whatever of ours fails, at any call: the script reads every sample in every epoch."""
+    kinds = [lambda: DataLoader(Labelled(16), 4, shuffle=True),
+             lambda: DataLoader(Labelled(16), 4, sampler=torch.utils.data.DistributedSampler(
+                 Labelled(16), 1, 0)),
+             lambda: DataLoader(Unlabelled(16), 4, shuffle=True)]
+    places = list(functions_of(
+        hook.Hook, hook.Handed, hook.Batch, HookedSampler, LearningSampler, TorchSampler,
+        shade.sampler.Sampler, shade.scorer.Scorer, _pace.Pace, _notes.Notes, _choice, _handed,
+        _hooked, _jobs, _notes, _outputs, _pace, _paths))
+    reached = set()
+    for owner, name in places:
+        def fails(*_, place=(owner, name), **__):
+            reached.add(place)
+            raise RuntimeError("as a test wants it")
+        for kind in kinds:
+            with redirect_stderr(io.StringIO()):
+                installed = hook.install(hook.Settings(mount="none"))
+                try:
+                    with mock.patch.object(owner, name, fails):
+                        read = script(kind)
+                        installed.guarded(installed.report)
+                finally:
+                    hook.uninstall()
+            assert all(sorted(epoch) == list(range(16)) for epoch in read), (owner, name, read)
+    assert len(reached) > 50, (len(reached), len(places))
+
+
 def test_warnings_as_errors():
     data = Labelled(30)
     with hooked() as installed, warnings.catch_warnings():
@@ -346,4 +416,4 @@ if __name__ == "__main__":
     run_tests([test_one_ahead, test_thread_ahead, test_two_iterators, test_doubt,
                test_other_targets, test_bounded, test_hook_losses, test_hook_prunes,
                test_hook_loaders,
-               test_never_ends, test_warnings_as_errors, test_left_alone])
+               test_never_ends, test_a_failure_anywhere, test_warnings_as_errors, test_left_alone])
