@@ -10,6 +10,7 @@
 double shade_score_rate(double before, const struct shade_score_span *span)
 {
 	struct reuse_span own = { .seconds = span->seconds,
+				  .bytes = span->bytes,
 				  .limited = span->limited,
 				  .limited_bytes = span->limited_bytes };
 

@@ -23,7 +23,8 @@
 #define MOST_DOWN 0.5 /* the next measurement may tell another story */
 #define ONCE 1.05     /* less than that is one use */
 #define LIMITED 0.02  /* of the time: enough to know the rate */
-#define FASTER 1.25   /* a source that was never the limit may be so much faster */
+#define FASTER 1.25   /* a source that was never the limit may be so much faster, */
+#define ENOUGH 3      /* but more than so many times what it gives is not asked of it */
 #define FALLEN 0.7    /* the demand is another one */
 #define HICCUP 0.3    /* seconds: a wait that says nothing about the source */
 #define COLD 1.2      /* reuse does not work yet */
@@ -31,13 +32,14 @@
 #define SLACK 0.7
 
 /* Whoever was the limit for a fifth of the time has shown what it gives; a short while may be a
- * burst. */
+ * burst. A guess does not grow beyond what a step down needs to know: it would take as long to
+ * shrink when the source becomes slow. */
 double reuse_rate(double before, const struct reuse_span *span)
 {
 	double now = span->limited_bytes / span->limited, trust = 5 * span->limited / span->seconds;
 
 	if (!(span->limited > LIMITED * span->seconds && span->limited_bytes > 0))
-		return before * FASTER;
+		return fmin(before * FASTER, fmax(before, ENOUGH * span->bytes / span->seconds));
 	if (before <= 0 || trust > 1)
 		return now;
 	return before * (1 - trust) + now * trust;

@@ -174,6 +174,27 @@ Test(reuse, finds_out_that_a_source_has_become_fast)
 	cr_assert_float_eq(reuse.uses, 1.6, 1e-9);
 }
 
+/* Epochs in which the source was never the limit tell nothing of how fast it is, however many they
+ * were. When it becomes the limit, that shows at once. */
+Test(reuse, follows_a_source_that_was_never_the_limit)
+{
+	struct reuse reuse = { .uses = 1, .most = 8 };
+	struct reuse_span span = { .seconds = 100, .read = 1e9, .bytes = 1e9, .rate = 2e7 };
+
+	for (int epoch = 0; epoch < 100; epoch++) {
+		span.rate = reuse_rate(span.rate, &span);
+		reuse_adapt(&reuse, reuse.uses, &span, 1);
+	}
+	cr_assert_eq(reuse.uses, 1);
+	span.waited = span.limited = 10;
+	span.limited_bytes = 1e8;
+	for (int epoch = 0; epoch < 3; epoch++) {
+		span.rate = reuse_rate(span.rate, &span);
+		reuse_adapt(&reuse, 1, &span, 1);
+	}
+	cr_assert_geq(reuse.uses, 1.1 - 1e-9, "%g uses at %g", reuse.uses, span.rate);
+}
+
 /* Too few uses are not tried again and again, however much faster than it is the source seems. */
 Test(reuse, remembers_what_was_too_few)
 {
