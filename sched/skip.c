@@ -64,6 +64,8 @@ static void fill_in(struct skip_request *r)
 	r->cover_epochs = r->cover_epochs ? r->cover_epochs : 5;
 	r->multiple = r->multiple ? r->multiple : 1;
 	r->keep = r->keep != 0 ? r->keep : 0.5;
+	/* All of them in one run are as many as there can be. */
+	r->package = r->package < r->samples ? r->package : r->samples;
 }
 
 int skip_complete(struct skip_request *r)

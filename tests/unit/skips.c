@@ -401,6 +401,26 @@ Test(packages, are_formed_anew_every_epoch)
 	cr_assert_lt(same, together[0] * 3 / 4, "%u", same);
 }
 
+/* One that cannot be filled is as good as one for all samples. */
+Test(packages, may_be_larger_than_all)
+{
+	static uint32_t all[SAMPLES];
+	struct skip_request request = make_request(SKIP_IIS);
+
+	for (request.epoch = 100; request.epoch < 140; request.epoch++) {
+		uint32_t all_count;
+
+		request.package = SAMPLES;
+		draw(&request);
+		all_count = count;
+		memcpy(all, order, count * sizeof(*all));
+		request.package = UINT32_MAX;
+		draw(&request);
+		cr_assert_eq(count, all_count);
+		cr_assert_eq(memcmp(order, all, count * sizeof(*all)), 0);
+	}
+}
+
 /* --- lengths and requests ---------------------------------------------------------------- */
 
 Test(lengths, are_multiples)
