@@ -100,7 +100,7 @@ def test_short_source():
     # Somebody has mended the source. It takes a while until that is known for sure.
     slow.tell("set bandwidth 0")
     epochs = 0
-    while training.sampler.uses > 1 and epochs < 12:
+    while training.sampler.uses > 1 and epochs < 40:
         training.epoch(0.02)
         epochs += 1
     assert training.sampler.uses == 1, (epochs, training.sampler.summary())
