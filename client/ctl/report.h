@@ -87,6 +87,8 @@ double report_ratio(double part, double whole);
 double report_rate(const struct report_epoch *epoch, enum report_rate rate);
 /* The number of an epoch as a text. */
 struct figure report_epoch_name(const struct report_epoch *epoch);
+/* Whether the epochs are those of several trainings. */
+bool report_has_jobs(const struct report *report);
 /* All epochs from FIRST on as one. */
 struct report_epoch report_sum(const struct report *report, unsigned first);
 

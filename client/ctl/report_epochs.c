@@ -147,6 +147,15 @@ struct figure report_epoch_name(const struct report_epoch *epoch)
 	return name;
 }
 
+bool report_has_jobs(const struct report *report)
+{
+	for (unsigned i = 1; i < report->epoch_count; i++)
+		if (report->epochs[i].values[COLUMN_JOB] != report->epochs[0].values[COLUMN_JOB] &&
+		    isfinite(report->epochs[i].values[COLUMN_JOB]))
+			return true;
+	return false;
+}
+
 /* Times of epochs are added, too, so that a pause between two is nobody's. */
 struct report_epoch report_sum(const struct report *report, unsigned first)
 {

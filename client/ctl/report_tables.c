@@ -36,13 +36,15 @@ static struct figure seconds_of(double seconds)
 	return text;
 }
 
-static void print_epoch(const struct report_epoch *epoch, bool has_uses, FILE *out)
+static void print_epoch(const struct report_epoch *epoch, bool has_uses, bool has_jobs, FILE *out)
 {
 	const double *v = epoch->values;
 
 	fprintf(out, "<tr><th>%s%s%s</th>", report_epoch_name(epoch).text,
 		v[COLUMN_ANNOUNCED] > 0 ? "" : " <i>guessed</i>",
 		v[COLUMN_RUNNING] > 0 ? " <i>running</i>" : "");
+	if (has_jobs)
+		print_cell(out, say_count(v[COLUMN_JOB]));
 	print_cell(out, say_count(v[COLUMN_ACCESSES]));
 	print_cell(out, say_percent(report_rate(epoch, RATE_HIT)));
 	print_cell(out, say_percent(report_rate(epoch, RATE_KEPT)));
@@ -63,18 +65,26 @@ void report_print_epochs(const struct report *report, FILE *out)
 	unsigned first =
 		report->epoch_count > EPOCHS_SHOWN ? report->epoch_count - EPOCHS_SHOWN : 0;
 	bool has_uses = report_sum(report, 0).values[COLUMN_USES] > 0;
+	bool has_jobs = report_has_jobs(report);
 
-	fputs("<div class='wide'><table id='epochs'>\n<thead><tr><th>epoch</th><th>accesses</th>"
-	      "<th>hits</th><th>kept</th><th>coverage</th><th>time</th><th>samples/s</th>"
-	      "<th>waited</th><th>source</th>",
-	      out);
+	fprintf(out,
+		"<div class='wide'><table id='epochs'>\n<thead><tr><th>epoch</th>%s"
+		"<th>accesses</th><th>hits</th><th>kept</th><th>coverage</th><th>time</th>"
+		"<th>samples/s</th><th>waited</th><th>source</th>",
+		has_jobs ? "<th>job</th>" : "");
 	fputs(has_uses ? "<th>uses</th></tr></thead>\n" : "</tr></thead>\n", out);
 	for (unsigned i = first; i < report->epoch_count; i++)
-		print_epoch(&report->epochs[i], has_uses, out);
+		print_epoch(&report->epochs[i], has_uses, has_jobs, out);
 	fputs("</table></div>\n", out);
 	if (first)
 		fprintf(out, "<p class='note'>The latest %u of %u epochs.</p>\n", EPOCHS_SHOWN,
 			report->epoch_count);
+	if (has_jobs)
+		fputs("<p class='note'>These are epochs of several trainings, by when they began. "
+		      "Job 0 is the mount's own; jobs/NAME/stats of the mount says which number "
+		      "another one has, and one that has ended leaves its number to the "
+		      "next.</p>\n",
+		      out);
 }
 
 /* --- capacities ---------------------------------------------------------------------------------

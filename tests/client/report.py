@@ -126,6 +126,13 @@ def figures(fake):
           "The source is the limit (readers waited for it 10 % of the time): 2 x the memory "
           "(64.0 KiB) would save 67 % of its bytes." in found["advice"], found["advice"])
     check("ecognition" not in done.stdout, "a section about what the mount tells nothing of")
+    check(page.tables["epochs"][0][:2] == ["epoch", "accesses"], "one training needs no number")
+    fake.put(".shade/epochs", EPOCHS + EPOCHS.splitlines()[2].replace("0 1 ", "3 1 ", 1) + "\n")
+    rows = Page(run("report", fake.mnt).stdout).tables["epochs"]
+    check([row[:3] for row in rows] == [["epoch", "job", "accesses"], ["0", "0", "100"],
+                                        ["1", "0", "100"], ["2 running", "0", "40"],
+                                        ["1", "3", "100"]], f"several trainings: {rows}")
+    fake.put(".shade/epochs", EPOCHS)
     fake.stats(recognised_orders=3)
     check("Recognition and take-over" in run("report", fake.mnt).stdout, "recognition")
     fake.stats()
