@@ -10,7 +10,6 @@
 double shade_score_rate(double before, const struct shade_score_span *span)
 {
 	struct reuse_span own = { .seconds = span->seconds,
-				  .bytes = span->bytes,
 				  .limited = span->limited,
 				  .limited_bytes = span->limited_bytes };
 
@@ -31,6 +30,8 @@ static int measured(struct shade_scorer *s, const struct shade_score_span *spans
 					      .waited = spans[i].waited,
 					      .read = spans[i].read,
 					      .bytes = spans[i].bytes,
+					      .limited = spans[i].limited,
+					      .limited_bytes = spans[i].limited_bytes,
 					      .rate = spans[i].rate };
 	reuse->uses = o->uses;
 	reuse->most = o->most_uses;

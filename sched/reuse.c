@@ -11,6 +11,11 @@
  * Measurements are noisy, so it stays where it is while the training waits for less than
  * REUSE_WAIT and the source could not serve clearly fewer uses; and a number that has turned out to
  * be too low is not tried again unless the demand has fallen.
+ *
+ * A source that is never the limit shows nothing of how fast it is: it may have just enough to do,
+ * or have become much faster. So fewer uses are tried now and then, a few less at first, and half
+ * of them if these were enough. Each time that they were not, it takes twice as long until the
+ * next, up to PATIENCE_MOST spans.
  */
 #include "shade/reuse.h"
 
@@ -23,23 +28,28 @@
 #define MOST_DOWN 0.5 /* the next measurement may tell another story */
 #define ONCE 1.05     /* less than that is one use */
 #define LIMITED 0.02  /* of the time: enough to know the rate */
-#define FASTER 1.25   /* a source that was never the limit may be so much faster, */
-#define ENOUGH 3      /* but more than so many times what it gives is not asked of it */
-#define FALLEN 0.7    /* the demand is another one */
-#define HICCUP 0.3    /* seconds: a wait that says nothing about the source */
-#define COLD 1.2      /* reuse does not work yet */
+#define FASTER 1.25   /* a source that was never the limit may be so much faster */
+#define PATIENCE 6    /* spans in which it was not, until that is tried */
+#define PATIENCE_MOST 24
+#define FALLEN 0.7 /* the demand is another one */
+#define HICCUP 0.3 /* seconds: a wait that says nothing about the source */
+#define COLD 1.2   /* reuse does not work yet */
 /* Who waits for a source that could serve so much less reuse waits for something else. */
 #define SLACK 0.7
 
+static bool shows_rate(const struct reuse_span *span)
+{
+	return span->limited > LIMITED * span->seconds && span->limited_bytes > 0;
+}
+
 /* Whoever was the limit for a fifth of the time has shown what it gives; a short while may be a
- * burst. A guess does not grow beyond what a step down needs to know: it would take as long to
- * shrink when the source becomes slow. */
+ * burst. */
 double reuse_rate(double before, const struct reuse_span *span)
 {
 	double now = span->limited_bytes / span->limited, trust = 5 * span->limited / span->seconds;
 
-	if (!(span->limited > LIMITED * span->seconds && span->limited_bytes > 0))
-		return fmin(before * FASTER, fmax(before, ENOUGH * span->bytes / span->seconds));
+	if (!shows_rate(span))
+		return before;
 	if (before <= 0 || trust > 1)
 		return now;
 	return before * (1 - trust) + now * trust;
@@ -104,28 +114,51 @@ static void step_up(struct reuse *reuse, double used, double demand)
 {
 	double wanted = fmax(demand / LOAD, used * LEAST_UP);
 
+	if (reuse->tries && reuse->patience < PATIENCE_MOST)
+		reuse->patience *= 2;
+	reuse->tries = false;
+	reuse->calm = 0;
 	reuse->too_few = used;
 	reuse->demand = demand;
 	reuse->uses = fmin(fmax(wanted, reuse->uses), reuse->most);
 }
 
-/* So many were enough. So are those that were decided since then, if they are fewer. */
-static void step_down(struct reuse *reuse, double used, double demand)
+/* What is tried if nothing shows that fewer uses would do, and nothing that they would not. */
+static double try_fewer(struct reuse *reuse, double used)
+{
+	unsigned patience = reuse->tries ? 1 : reuse->patience;
+	double wanted = reuse->tries ? used * MOST_DOWN : used / FASTER;
+
+	if (reuse->calm < patience || used <= 1 || used > reuse->uses)
+		return used;
+	reuse->calm = 0;
+	reuse->tries = true;
+	return wanted;
+}
+
+/* So many were enough. So are those that were decided since then, if they are fewer. `shown`: the
+ * demand is that of now. */
+static void step_down(struct reuse *reuse, double used, double demand, bool shown)
 {
 	double wanted;
 
+	reuse->calm = shown ? 0 : reuse->calm + 1;
+	reuse->tries &= !shown;
 	if (demand < reuse->demand * FALLEN)
 		reuse->too_few = reuse->demand = 0;
 	wanted = fmax(fmax(demand / LOAD, reuse->too_few * LEAST_UP), used * MOST_DOWN);
 	if (wanted > used * LEAST_DOWN)
-		wanted = used;
+		wanted = try_fewer(reuse, used);
 	reuse->uses = at_least_once(fmin(wanted, reuse->uses));
 }
 
 void reuse_adapt(struct reuse *reuse, double used, const struct reuse_span *spans, uint32_t count)
 {
 	double beyond = -1, demand = 0;
-	bool any = false, cold = false;
+	bool any = false, cold = false, shown = false;
+
+	if (!reuse->patience)
+		reuse->patience = PATIENCE;
 
 	for (uint32_t i = 0; i < count; i++) {
 		if (!tells(&spans[i]))
@@ -134,11 +167,12 @@ void reuse_adapt(struct reuse *reuse, double used, const struct reuse_span *span
 		beyond = fmax(beyond, share_beyond_hiccup(&spans[i]));
 		demand = fmax(demand, demand_of(&spans[i], used));
 		cold |= is_cold(&spans[i], used);
+		shown |= shows_rate(&spans[i]);
 	}
 	if (!any)
 		return;
 	if (beyond <= REUSE_WAIT)
-		step_down(reuse, used, demand);
+		step_down(reuse, used, demand, shown);
 	else if (cold)
 		guess_again(reuse, demand / LOAD);
 	else if (demand / LOAD > used * SLACK)

@@ -13,6 +13,7 @@
 #ifndef SHADE_REUSE_H
 #define SHADE_REUSE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* What one rank has measured. All figures are 0 or more. */
@@ -32,12 +33,15 @@ struct reuse {
 	double most;	/* they never get above this */
 	double too_few; /* so many uses were not enough while the demand was `demand`; 0: none */
 	double demand;
+	bool tries;	   /* the last step down was a try: nothing had shown that it would do */
+	unsigned calm;	   /* spans since then, and since the source was last the limit */
+	unsigned patience; /* so many of them until fewer uses are tried; 0: the default */
 };
 
 #define REUSE_WAIT 0.05 /* the share of time that a training may wait */
 
-/* What the source gives at most, after a span and with what was known before (0: nothing). If it
- * was the limit for some of the time, that tells; if it never was, it may have become faster. */
+/* What the source gives at most, after a span and with what was known before (0: nothing). Only
+ * where it was the limit for some of the time does the span tell. */
 double reuse_rate(double before, const struct reuse_span *span);
 
 /* Sets reuse->uses to what is best after these spans, one for each rank, in which samples had

@@ -14,8 +14,9 @@
 
 struct model {
 	double own, source;
-	double noise; /* times and rates are off by up to this share */
-	double rate;  /* what is known of the source */
+	double noise;	     /* times and rates are off by up to this share */
+	double rate;	     /* what is known of the source */
+	bool is_never_limit; /* as long as it keeps up */
 	struct dice dice;
 	struct reuse reuse;
 };
@@ -41,7 +42,9 @@ static double run_with(struct model *m, double used)
 				   .waited = seconds - own,
 				   .read = BYTES,
 				   .bytes = BYTES / used,
-				   .limited = source > own ? seconds : seconds / 10 };
+				   .limited = source > own	  ? seconds
+					      : m->is_never_limit ? 0
+								  : seconds / 10 };
 
 	span.limited_bytes = noisy(m, BYTES / m->source * span.limited);
 	span.rate = m->rate = reuse_rate(m->rate, &span);
@@ -193,6 +196,33 @@ Test(reuse, follows_a_source_that_was_never_the_limit)
 		reuse_adapt(&reuse, 1, &span, 1);
 	}
 	cr_assert_geq(reuse.uses, 1.1 - 1e-9, "%g uses at %g", reuse.uses, span.rate);
+}
+
+/* A source that has just enough to do is never the limit, and shows no more than a fast one does.
+ * Fewer uses are tried, but more and more seldom. */
+Test(reuse, tries_fewer_uses_more_and_more_seldom)
+{
+	static const double shortages[] = { 1.5, 2.25, 3.4, 5 };
+
+	for (int i = 0; i < 4; i++) {
+		struct model m = make_model(100, 100 * shortages[i]);
+		int slow_early = 0, slow_late = 0;
+
+		m.is_never_limit = true;
+		for (int epoch = 0; epoch < 400; epoch++) {
+			double share = run(&m);
+
+			slow_early += epoch >= 3 && epoch < 100 && share > REUSE_WAIT;
+			slow_late += epoch >= 100 && share > REUSE_WAIT;
+			cr_assert_lt(epoch ? share : 0, 0.25, "epoch %d waits %g", epoch, share);
+		}
+		cr_assert_leq(slow_early, 6, "%d of the first 100", slow_early);
+		cr_assert_leq(slow_late, 12, "%d of the others", slow_late);
+		m.source = 50;
+		for (int epoch = 0; epoch < 30; epoch++)
+			run(&m);
+		cr_assert_eq(m.reuse.uses, 1);
+	}
 }
 
 /* Too few uses are not tried again and again, however much faster than it is the source seems. */
