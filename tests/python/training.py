@@ -2,10 +2,12 @@
 """A real training through a real mount scores every sample by its true id."""
 import json
 import os
+import subprocess
+import sys
 import tempfile
 
 from harness import HERE, TRAIN, Shade, check_scores, image_tree, job_stats, mount_scores, need, \
-    python, run_tests, scratch
+    python, run_tests, scratch, wait_until
 
 need("PIL", "torch", "torchvision", "shade")
 
@@ -93,6 +95,66 @@ def test_hook_ahead():
     shade.end()
 
 
+TRAINING = """
+import sys, shade
+sampler = shade.Sampler(sys.argv[2:], mount=sys.argv[1], mode="uniform")
+print(sampler.job, flush=True)
+for line in sys.stdin:
+    for number, path in zip(range(int(line)), [sys.argv[2 + index] for index in sampler]):
+        with open(path, "rb") as file:
+            file.read()
+    print("read", flush=True)
+"""
+
+
+def test_two_trainings():
+    """Each has a job of its own, unasked, and does not use up the other's order."""
+    shade = mounted(40)
+    paths = sorted(shade.at(path) for path in shade.samples() if path.endswith(".png"))
+    both = [subprocess.Popen([sys.executable, "-c", TRAINING, shade.path, *paths], text=True,
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        jobs = [training.stdout.readline().strip() for training in both]
+        assert len(set(jobs)) == 2 and set(os.listdir(shade.at(".shade", "jobs"))) == set(jobs)
+
+        def step(training, count):
+            training.stdin.write(f"{count}\n")
+            training.stdin.flush()
+            assert training.stdout.readline() == "read\n"
+        step(both[0], 0)
+        step(both[1], 40)
+        wait_until(lambda: job_stats(shade, jobs[1])["order_ahead"] == 40, "one epoch was read")
+        stats = [job_stats(shade, job) for job in jobs]
+        assert [each["order_ahead"] for each in stats] == [80, 40], stats
+        assert stats[0]["accesses"] == 0 and stats[1]["accesses"] == 40, stats
+    finally:
+        for training in both:
+            training.stdin.close()
+            training.wait()
+    shade.settle()
+    shade.end()
+
+
+def test_state():
+    """What one run has scored, the next one goes on with."""
+    shade = mounted()
+    state = os.path.join(scratch, "hook-state")
+    hook = ("-m", "shade", "run", "--mode", "pads", "--state", state)
+    first, said = train(shade, hook=hook)
+    assert "goes on" not in said, said
+    plain, _ = train(shade)
+    assert first["batches"][:6] == plain["batches"][:6], "nothing is known before"
+    again, said = train(shade, hook=hook)
+    assert f"goes on with the scores of {state}" in said, said
+    assert again["batches"][:6] != plain["batches"][:6], "shade draws from the beginning"
+    with open(state, "w") as file:
+        file.write("{}")
+    done = python(*hook, TRAIN, shade.at("train"), "out", check=False)
+    assert done.returncode == 2 and "is not a state" in done.stderr, done.stderr
+    shade.settle()
+    shade.end()
+
+
 def test_no_hook():
     """Off unless asked for, whatever the environment names."""
     shade = mounted(32)
@@ -152,4 +214,4 @@ def test_examples():
 
 
 run_tests([test_sampler, test_logits_and_drop_last, test_checker_can_fail, test_hook,
-           test_hook_ahead, test_no_hook, test_hook_elsewhere, test_refused, test_examples])
+           test_hook_ahead, test_two_trainings, test_state, test_no_hook, test_hook_elsewhere, test_refused, test_examples])
