@@ -629,7 +629,9 @@ class Hook:
         if sampler.mount is None or not sampler.pace.sample_bytes:
             return []
         samples, size = sampler.mount.sample_count(), sampler.pace.sample_bytes
-        fits = min(1.0, sampler.mount.stat("capacity_bytes") / (size * samples))
+        page = os.sysconf("SC_PAGE_SIZE")  # memory has whole ones only
+        in_memory = samples * -(-size // page) * page
+        fits = min(1.0, sampler.mount.stat("capacity_bytes") / in_memory)
         return gains(read_counters(sampler.mount.path, sampler.job), samples, size, fits)
 
 
