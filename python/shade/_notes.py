@@ -2,7 +2,7 @@
 """Which file a data set opens for which index, where it cannot be asked. Whoever fetches samples,
 the script itself or workers of a DataLoader, notes the files that Python opens inside __getitem__
 (its audit event "open"), and leaves that in a folder; the process that draws reads it when an epoch
-is over. A data set that is noted has the folder in an attribute, which workers get with it, however
+is over. What code in C opens the mount's trace tells (_traced.py). A data set that is noted has the folder in an attribute, which workers get with it, however
 they are started."""
 import json
 import os
@@ -72,7 +72,7 @@ class Noted:
                 self._file = open(os.path.join(self._folder, str(os.getpid())), "a",
                                   encoding="utf-8", errors="surrogateescape", buffering=1)
                 self._owner = os.getpid()
-            self._file.write(json.dumps([int(index), paths]) + "\n")
+            self._file.write(json.dumps([int(index), paths, threading.get_native_id()]) + "\n")
         except Exception:  # pylint: disable=broad-except
             pass  # it stays unknown, and the script must not fail
 
@@ -89,9 +89,11 @@ class Notes:
     def __init__(self, dataset: Any) -> None:
         self.dataset, self.count = dataset, len(dataset)
         self.known: Dict[int, List[str]] = {}
+        self.fetched: Dict[int, List[int]] = {}  # indices, by the thread that fetched them
         self._folder = tempfile.mkdtemp(prefix="shade-notes-")
         self.paths: Optional[List[str]] = None  # by index, once they are known
         self.is_over = False
+        self.tracer: Any = None  # whoever listens to what is opened without Python
         self._read: Dict[str, int] = {}  # by name: bytes
         try:
             setattr(dataset, MARK, self._folder)
@@ -103,6 +105,8 @@ class Notes:
     def end(self) -> None:
         """Notes no more."""
         self.is_over = True
+        if self.tracer is not None:
+            self.tracer.end()
         shutil.rmtree(self._folder, ignore_errors=True)
         if getattr(self.dataset, "__dict__", {}).get(MARK) == self._folder:
             delattr(self.dataset, MARK)
@@ -117,8 +121,9 @@ class Notes:
             whole = text.rfind(b"\n") + 1
             self._read[name] = self._read.get(name, 0) + whole
             for line in text[:whole].splitlines():
-                index, paths = json.loads(line)
+                index, paths, thread = json.loads(line)
                 self.known[index] = paths
+                self.fetched.setdefault(thread, []).append(index)
         return self.known
 
 

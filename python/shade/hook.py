@@ -29,7 +29,7 @@ import torch.utils.data
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import _choice, _notes, _state
+from . import _choice, _notes, _state, _traced
 from ._handed import Batch, Handed, run_of
 from ._jobs import NAME_MAX, own_name
 from ._hooked import HookedSampler, LearningSampler, gains, say
@@ -284,7 +284,12 @@ class Hook:
             return "it is empty"
         notes = next((notes for notes in self.notes if notes.dataset is dataset), None)
         if notes is None:
+            mounts = _traced.mounts_here() if self.settings.mount == "auto" else \
+                [self.settings.mount]
+            if not mounts:
+                return f"{UNKNOWN}, and there is no shadefs here"
             notes = _notes.Notes(dataset)
+            notes.tracer = _traced.Tracer(mounts, 4 * notes.count)
             self.notes.append(notes)
         return LearningSampler(own, functools.partial(self.build_learnt, notes,
                                                       self.key_of(dataset), own, found, size),
@@ -316,6 +321,8 @@ class Hook:
         known = notes.read()
         if not begun:
             return
+        if notes.tracer is not None and not any(map(self.on_mount(known), _some(known))):
+            known.update(notes.tracer.pair(notes.fetched))
         if ranks.world > 1:
             try:
                 known = _notes.exchanged(known, functools.partial(ranks.gather, str(begun)))
@@ -334,10 +341,7 @@ class Hook:
     def on_mount(self, known: Dict[int, List[str]]) -> Callable[[str], bool]:
         """Whether a path is on the mount that the files are on."""
         tops: Dict[str, bool] = {}
-        if self.settings.mount != "auto":
-            candidates = [self.settings.mount]
-        else:
-            candidates = [path for paths in list(known.values())[:64] for path in paths]
+        candidates = _some(known) if self.settings.mount == "auto" else [self.settings.mount]
         for path in candidates:
             try:
                 with Mount(path) as mount:
@@ -633,6 +637,11 @@ class Hook:
         in_memory = samples * -(-size // page) * page
         fits = min(1.0, sampler.mount.stat("capacity_bytes") / in_memory)
         return gains(read_counters(sampler.mount.path, sampler.job), samples, size, fits)
+
+
+def _some(known: Dict[int, List[str]]) -> List[str]:
+    """Paths that some samples have opened."""
+    return [path for paths in list(known.values())[:64] for path in paths]
 
 
 _installed: Optional[Hook] = None

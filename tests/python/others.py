@@ -38,15 +38,15 @@ def run(mount, name, *words, before=(), hook=True):
     return results, done.stdout + done.stderr
 
 
-def check_one(name, learnt=0, unused=0):
+def check_one(name, *words, learnt=0, unused=0):
     """On one rank. Of its batches so many come while files are learnt, and so many are not used."""
     mount = make_mount()
-    (result,), said = run(mount, name)
+    (result,), said = run(mount, name, *words)
     check_scores(result["training"][learnt:], result["losses"], mount_scores(mount))
     batches = len(result["training"])
     assert f"{batches + unused} batches, {batches - learnt} scored, {unused} not" in said, said
     assert "failed" not in said and job_stats(mount)["epoch"] == 2 + unused, said
-    (plain,), _ = run(mount, name, hook=False)
+    (plain,), _ = run(mount, name, *words, hook=False)
     epoch = batches // 3
     assert result["training"][:epoch] == plain["training"][:epoch], "the first epoch is its own"
     assert result["training"][epoch:] != plain["training"][epoch:], "and no more"
@@ -113,6 +113,7 @@ def test_accelerate():
 
 def test_plain():
     check_one("plain.py", learnt=COUNT // 8)
+    check_one("plain.py", "c", learnt=COUNT // 8)
     check_two("plain.py", learnt=COUNT // 16)
 
 

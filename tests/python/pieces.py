@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402 pylint: disable=wrong-import-posit
 from torch.utils.data import DataLoader  # noqa: E402 pylint: disable=wrong-import-position
 
 import shade  # noqa: E402 pylint: disable=wrong-import-position
-from shade import _jobs, _notes, _ranks, _state  # noqa: E402 pylint: disable=wrong-import-position
+from shade import _jobs, _notes, _ranks, _state, _traced  # noqa: E402 pylint: disable=wrong-import-position
 from shade._hooked import gains  # noqa: E402 pylint: disable=wrong-import-position
 from shade._outputs import first_tensor, own_losses  # noqa: E402 pylint: disable=wrong-import-position
 from shade._paths import paths_of  # noqa: E402 pylint: disable=wrong-import-position
@@ -109,6 +109,17 @@ def test_choice_of_paths():
     assert choose(many) == [f"/m/{number}" for number in range(20)]
     # Samples that share a file in small numbers keep it.
     assert choose({number: [f"/m/{number // 4}"] for number in range(40)})[5] == "/m/1"
+
+
+def test_pairs():
+    """Files that a thread opened, with samples that it fetched."""
+    fetched = {1: [5, 2], 2: [0, 1, 4]}
+    opened = {1: [("/m", 50), ("/m", 20)], 2: [("/m", 0), ("/m", 10)], 3: [("/m", 9)]}
+    assert _traced.pair(fetched, opened) == {5: ("/m", 50), 2: ("/m", 20)}
+    tracer = _traced.Tracer([], 2)
+    tracer._take("/m", [b"a 50 100 # hit 1", b"# 3 were lost", b"a 1 2 # hit", b"a 20 9 # join 1",
+                        *[b"a 7 9 # hit 4"] * 9])
+    assert tracer.opened()[1] == opened[1] and len(tracer.opened()[4]) == 3
 
 
 def test_own_losses():
@@ -265,5 +276,5 @@ def test_gains():
     assert gains({}, 200, 1e6, 0.25) == []
 
 
-run_tests([test_names_of_jobs, test_paths, test_notes, test_choice_of_paths, test_own_losses,
+run_tests([test_names_of_jobs, test_paths, test_notes, test_choice_of_paths, test_pairs, test_own_losses,
            test_ranks, test_every_second_batch, test_seeds, test_state_file, test_gains])
