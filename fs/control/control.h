@@ -36,10 +36,20 @@ struct control_hooks {
 	void (*print_more)(void *context, FILE *out, bool metrics);
 };
 
-/* For print_more(): a figure as a line of `stats`, or as lines of `metrics`. `kind`: "counter" or
- * "gauge". */
-void control_print_figure(FILE *out, bool metrics, const char *kind, const char *name,
-			  double value);
+enum control_kind { CONTROL_COUNTER, CONTROL_GAUGE };
+
+struct control_figure {
+	enum control_kind kind;
+	const char *name; /* of `stats`; _ms or _us at its end is the unit */
+	double value;
+	const char *help; /* one sentence, without backslashes and newlines */
+};
+
+/* For print_more(): a figure as a line of `stats`, or as lines of `metrics`. */
+void control_print_figure(FILE *out, bool metrics, const struct control_figure *figure);
+/* For figures with labels: what comes before them in `metrics`, where their names begin with
+ * shadefs_ and those of counters end in _total. */
+void control_print_head(FILE *out, enum control_kind kind, const char *name, const char *help);
 
 struct control_options {
 	struct cache *cache;

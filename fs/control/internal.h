@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of control, for directory.c (names), jobs.c (who reads for which, and their end),
  * groups.c (groups of them), open.c (open files), charge.c (how much each user has), apply.c (the
- * file `control`), report.c and history.c (texts), names.c (the file `samples`) and trace.c (the
- * file `trace`). */
+ * file `control`), figures.c, report.c and history.c (texts), names.c (the file `samples`) and
+ * trace.c (the file `trace`). */
 #ifndef SHADE_CONTROL_INTERNAL_H
 #define SHADE_CONTROL_INTERNAL_H
 
@@ -130,8 +130,11 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 
 /* --- report.c */
 
-report report_stats, report_metrics, report_config, report_scores, report_order, report_resident,
-	report_job_stats;
+report report_config, report_scores, report_order, report_resident, report_job_stats;
+
+/* --- figures.c */
+
+report report_stats, report_metrics;
 
 /* --- history.c */
 

@@ -265,9 +265,14 @@ static void print_more(void *context, FILE *out, bool metrics)
 	struct store_count counts[STORE_COUNTS_MAX];
 	unsigned count = store_get_counts(daemon->store, counts, STORE_COUNTS_MAX);
 
-	for (unsigned i = 0; i < count; i++)
-		control_print_figure(out, metrics, "counter", counts[i].name,
-				     (double)counts[i].value);
+	for (unsigned i = 0; i < count; i++) {
+		struct control_figure figure = { .kind = CONTROL_COUNTER,
+						 .name = counts[i].name,
+						 .value = (double)counts[i].value,
+						 .help = counts[i].help };
+
+		control_print_figure(out, metrics, &figure);
+	}
 	if (daemon->options.tier.url.seed_count)
 		tier_print(daemon->store, out, metrics);
 }

@@ -184,15 +184,24 @@ int tier_open(struct store **store, const struct tier_settings *settings)
 
 /* --- reports -----------------------------------------------------------------------------------*/
 
-static void print_count(FILE *out, bool metrics, const char *name, uint64_t value)
+static void print_count(FILE *out, bool metrics, const char *name, uint64_t value, const char *help)
 {
-	control_print_figure(out, metrics, "counter", name, (double)value);
+	struct control_figure figure = {
+		.kind = CONTROL_COUNTER, .name = name, .value = (double)value, .help = help
+	};
+
+	control_print_figure(out, metrics, &figure);
 }
 
 /* Whole microseconds: more would be noise. */
-static void print_time(FILE *out, bool metrics, const char *name, double us)
+static void print_time(FILE *out, bool metrics, const char *name, double us, const char *help)
 {
-	control_print_figure(out, metrics, "gauge", name, (double)(uint64_t)(us + 0.5));
+	struct control_figure figure = { .kind = CONTROL_GAUGE,
+					 .name = name,
+					 .value = (double)(uint64_t)(us + 0.5),
+					 .help = help };
+
+	control_print_figure(out, metrics, &figure);
 }
 
 static void print_servers(FILE *out, const struct tier_stats *stats)
@@ -220,14 +229,23 @@ static uint64_t figure_of(const struct engine_server_stats *server, unsigned whi
 /* Names of hosts have no quotes and backslashes: they were resolved. */
 static void print_server_metrics(FILE *out, const struct tier_stats *stats)
 {
-	static const char *const names[] = { "up", "hits", "misses", "puts", "errors" };
+	static const struct {
+		enum control_kind kind;
+		const char *name, *help;
+	} figures[] = {
+		{ CONTROL_GAUGE, "tier_node_up", "Whether a server of the tier is asked." },
+		{ CONTROL_COUNTER, "tier_node_hits", "Files found at a server." },
+		{ CONTROL_COUNTER, "tier_node_misses", "Files not found at a server." },
+		{ CONTROL_COUNTER, "tier_node_puts", "Files given to a server." },
+		{ CONTROL_COUNTER, "tier_node_errors", "Errors of a server." },
+	};
 
 	for (unsigned which = 0; which < 5; which++) {
-		fprintf(out, "# TYPE shadefs_tier_node_%s %s\n", names[which],
-			which ? "counter" : "gauge");
+		control_print_head(out, figures[which].kind, figures[which].name,
+				   figures[which].help);
 		for (unsigned i = 0; i < stats->server_count; i++)
-			fprintf(out, "shadefs_tier_node_%s%s{node=\"%s\"} %" PRIu64 "\n",
-				names[which], which ? "_total" : "", stats->servers[i].name,
+			fprintf(out, "shadefs_%s%s{node=\"%s\"} %" PRIu64 "\n", figures[which].name,
+				which ? "_total" : "", stats->servers[i].name,
 				figure_of(&stats->servers[i], which));
 	}
 }
@@ -239,17 +257,22 @@ void tier_print(struct store *store, FILE *out, bool metrics)
 	if (!stats)
 		return;
 	store_tier_stats(store, stats);
-	print_count(out, metrics, "tier_hits", stats->hits);
-	print_count(out, metrics, "tier_misses", stats->misses);
-	print_count(out, metrics, "tier_puts", stats->puts);
-	print_count(out, metrics, "tier_puts_spared", stats->puts_spared);
-	print_count(out, metrics, "tier_puts_dropped", stats->puts_dropped);
-	print_count(out, metrics, "tier_errors", stats->errors);
-	print_count(out, metrics, "tier_fallbacks", stats->fallbacks);
-	print_count(out, metrics, "tier_ratings", stats->ratings);
-	print_time(out, metrics, "tier_hit_us", stats->hit_us);
-	print_time(out, metrics, "tier_miss_us", stats->miss_us);
-	print_time(out, metrics, "tier_source_us", stats->source_us);
+	print_count(out, metrics, "tier_hits", stats->hits, "Files found in the tier.");
+	print_count(out, metrics, "tier_misses", stats->misses, "Files not found in the tier.");
+	print_count(out, metrics, "tier_puts", stats->puts, "Files given to the tier.");
+	print_count(out, metrics, "tier_puts_spared", stats->puts_spared,
+		    "Files not given: as much as they are worth is evicted.");
+	print_count(out, metrics, "tier_puts_dropped", stats->puts_dropped,
+		    "Files not given: too many waited, or no server took them.");
+	print_count(out, metrics, "tier_errors", stats->errors, "Errors of servers of the tier.");
+	print_count(out, metrics, "tier_fallbacks", stats->fallbacks,
+		    "Reads that the source got instead of the tier.");
+	print_count(out, metrics, "tier_ratings", stats->ratings,
+		    "Times to live that were set anew.");
+	print_time(out, metrics, "tier_hit_us", stats->hit_us, "Time of a hit in the tier.");
+	print_time(out, metrics, "tier_miss_us", stats->miss_us, "Time of a miss in the tier.");
+	print_time(out, metrics, "tier_source_us", stats->source_us,
+		   "Time of a read at the source.");
 	if (metrics)
 		print_server_metrics(out, stats);
 	else

@@ -39,9 +39,11 @@ static unsigned nfs_count(struct store *store, struct store_count *counts, unsig
 
 	assert(room >= 3);
 	rpc_get_counts(((struct nfs_store *)store)->rpc, &now);
-	counts[0] = (struct store_count){ "nfs_rpcs", now.calls };
-	counts[1] = (struct store_count){ "nfs_reads", now.reads };
-	counts[2] = (struct store_count){ "nfs_reconnects", now.reconnects };
+	counts[0] = (struct store_count){ "nfs_rpcs", now.calls, "Requests to the server." };
+	counts[1] = (struct store_count){ "nfs_reads", now.reads,
+					  "READs among the requests to the server." };
+	counts[2] = (struct store_count){ "nfs_reconnects", now.reconnects,
+					  "Connections lost while something was asked over them." };
 	return 3;
 }
 

@@ -69,7 +69,8 @@ struct store_rating {
 /* What a backend counts, for .shade/stats. */
 struct store_count {
 	const char *name;
-	uint64_t value; /* never less than before */
+	uint64_t value;	  /* never less than before */
+	const char *help; /* one sentence */
 };
 #define STORE_COUNTS_MAX 16
 

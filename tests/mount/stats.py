@@ -86,15 +86,6 @@ def counters_and_options():
     assert len(KEYS) == 32 and not set(KEYS) - set(stats), set(KEYS) - set(stats)
     assert (stats["misses"], stats["admissions"], stats["coverage"]) == (20, 20, 1), stats
     assert stats["backend_bytes"] == sum(map(len, contents.values())), stats
-    metrics = read(fs.at(".shade", "metrics")).decode()
-    assert metrics.endswith("\n# EOF\n"), metrics[-100:]
-    for key in set(stats) - {"mode", "policy"}:
-        kind = re.search(rf"^# TYPE shadefs_{key} (counter|gauge)$", metrics, re.M)
-        assert kind, f"{key} has no type:\n{metrics}"
-        total = "_total" if kind[1] == "counter" else ""
-        value = re.search(rf"^shadefs_{key}{total} (\S+)$", metrics, re.M)
-        assert value and float(value[1]) == stats[key], (key, stats[key], metrics)
-    assert f'shadefs_info{{policy="shade",mode="{MODE}"}} 1\n' in metrics, metrics
     lines = read(fs.at(".shade", "config")).decode().splitlines()
     for line in ("staleness 7 # option", f"capacity {8 << 20} # option", "deadline 30 # default",
                  f"source {root} # command line"):
