@@ -147,7 +147,10 @@ def what_it_refuses():
     expect(not os.listdir(root), "nothing is written by mistake")
     with open("/proc/meminfo") as file:
         ram = int(file.readline().split()[1]) * 1024
-    expect(run("x", source, point, "50%", root=root).returncode == 0, "a share")
+    done = run("x", source, point, "50%", root=root)
+    expect(done.returncode == 0 and not done.stderr, f"a share: {done}")
+    done = run("y", source, point, str(ram + 1), root=root)
+    expect(done.returncode == 0 and "more than" in done.stderr, f"more than there is: {done}")
     expect(f"capacity={ram * 50 // 100}" in read(f"{root}/etc/shadefs/x.conf"), "of RAM")
 
 

@@ -4,10 +4,13 @@
  * has the verbs and options as tables; help and checks are made from them.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "call.h"
 #include "fail.h"
@@ -221,12 +224,53 @@ static int finish(int code)
 	return code;
 }
 
+/* The mount namespace that a file stands for. 0, or -1 and errno. */
+static int enter_namespace(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int rc = fd < 0 ? -1 : setns(fd, CLONE_NEWNS);
+
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+/* umount(8) calls us as umount.shadefs MNT [-flnrv] [-N NAMESPACE] [-t TYPE]. Only -l has a meaning
+ * here: what is mounted is read-only, and no server of ours is waited for. */
+static int run_umount_helper(int argc, char **argv)
+{
+	struct call call = { .verb = "umount" };
+	int letter;
+
+	while ((letter = getopt(argc, argv, ":flnrvN:t:")) != -1) {
+		if (letter == 'l')
+			call.options.lazy = true;
+		else if (letter == 'N' && enter_namespace(optarg))
+			return say(EXIT_FAILED, "namespace %s: %s", optarg, strerror(errno));
+		else if (letter == '?' || letter == ':')
+			return say(EXIT_USAGE, "-%c is not known, or needs a value", optopt);
+	}
+	if (argc - optind != 1)
+		return say(EXIT_USAGE, "one mount point is needed");
+	call.given_mount = argv[optind];
+	return verb_umount(&call);
+}
+
+static bool is_umount_helper(const char *program)
+{
+	const char *slash = strrchr(program, '/');
+
+	return !strcmp(slash ? slash + 1 : program, "umount.shadefs");
+}
+
 int main(int argc, char **argv)
 {
 	const struct verb *verb;
 
 	/* Only LC_CTYPE is the user's, so that numbers keep their decimal point. */
 	setlocale(LC_CTYPE, "");
+	if (argc && is_umount_helper(argv[0]))
+		return finish(run_umount_helper(argc, argv));
 	if (argc < 2)
 		return say(EXIT_USAGE, "say what to do: shadectl VERB MNT; shadectl --help lists "
 				       "the verbs");

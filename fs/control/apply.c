@@ -135,8 +135,13 @@ static uint64_t capacity_of(void *context, uint64_t bytes, double share)
 
 static int on_check_capacity(void *context, uint64_t bytes, double share)
 {
-	return capacity_of(context, bytes, share) > options_of(context)->inflight_bytes ? 0
-											: -EINVAL;
+	const struct control_options *options = options_of(context);
+	uint64_t wanted = capacity_of(context, bytes, share);
+
+	return wanted > options->inflight_bytes &&
+			       wanted <= options->hooks->memory_bytes(options->context)
+		       ? 0
+		       : -EINVAL;
 }
 
 static int on_capacity(void *context, uint64_t bytes, double share)

@@ -415,7 +415,8 @@ static int line_capacity(struct control_parser *p, struct span rest)
 	if (size_parse(word.at, span_size(word), &size))
 		return fail_word(p, "capacity", word, "a size like 512M, 8G or 40%");
 	if (p->ops->check_capacity(p->ctx, size.bytes, size.share))
-		return fail_word(p, "capacity", word, "more than the mount's inflight");
+		return fail_word(p, "capacity", word,
+				 "between the mount's inflight and the memory that there is");
 	command = control_add_command(p, CONTROL_CAPACITY);
 	if (!command)
 		return -ENOMEM;

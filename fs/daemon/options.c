@@ -10,17 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
-#include "base/mount.h"
 #include "fail.h"
 #include "number.h"
 #include "shade/sched.h"
 #include "size.h"
 
 #define MEGABYTE ((uint64_t)1 << 20)
+#define GIGABYTE 1073741824.0
 
 /* --- values ------------------------------------------------------------------------------------*/
 
@@ -196,6 +194,12 @@ static void set_allow_other(struct options *options, const char *text)
 	options->allow_other = true;
 }
 
+static void set_nonempty(struct options *options, const char *text)
+{
+	(void)text;
+	options->nonempty = true;
+}
+
 static void set_log(struct options *options, const char *text)
 {
 	if (log_level_find(text, &options->log))
@@ -222,6 +226,7 @@ SHOW(deadline, "%g", o->deadline_s)
 SHOW(job_grace, "%g", o->job_grace_s)
 SHOW(group, "%s", o->group_name ? o->group_name : "-")
 SHOW(allow_other, "%d", o->allow_other)
+SHOW(nonempty, "%d", o->nonempty)
 SHOW(uid, "%u", o->uid)
 SHOW(gid, "%u", o->gid)
 SHOW(nfsport, "%u", o->nfs_port)
@@ -308,6 +313,11 @@ static const struct row {
 	  set_allow_other,
 	  show_allow_other,
 	  { "other users may read, as far as permissions let them" } },
+	{ "nonempty",
+	  NULL,
+	  set_nonempty,
+	  show_nonempty,
+	  { "the mount point may have files, which the mount hides" } },
 	{ "uid",
 	  "N",
 	  set_uid,
@@ -454,6 +464,22 @@ static void size_option(const char *name, const char *text, uint64_t whole, uint
 			text);
 }
 
+/* Not refused: a table of mounts may be for many machines, of which one has less, and what the
+ * kernel takes from memory costs speed alone. */
+static void warn_of_memory(const struct options *options, uint64_t memory)
+{
+	const char *which;
+
+	if (options->capacity_bytes <= memory)
+		return;
+	(void)options_memory(&which);
+	fprintf(stderr,
+		"shadefs: option capacity is %.1f GiB, more than the %.1f GiB of the %s: the "
+		"kernel "
+		"will take files from memory as it likes\n",
+		(double)options->capacity_bytes / GIGABYTE, (double)memory / GIGABYTE, which);
+}
+
 static void complete_sizes(struct options *options)
 {
 	const char *capacity = options->raw.capacity;
@@ -465,6 +491,7 @@ static void complete_sizes(struct options *options)
 		options->capacity_from = "option";
 	if (options->capacity_bytes < MEGABYTE)
 		give_up("option capacity is less than 1M");
+	warn_of_memory(options, memory);
 	options->inflight_bytes = options->capacity_bytes / 4;
 	if (options->inflight_bytes > 256 * MEGABYTE)
 		options->inflight_bytes = 256 * MEGABYTE;
@@ -476,90 +503,6 @@ static void complete_sizes(struct options *options)
 	options->prefetch_bytes = options->inflight_bytes;
 	size_option("prefetch", options->raw.prefetch, options->capacity_bytes,
 		    &options->prefetch_bytes);
-}
-
-static bool is_below(const char *path, const char *dir)
-{
-	size_t length = strlen(dir);
-
-	return !strncmp(path, dir, length) && (path[length] == '/' || length == 1);
-}
-
-static int open_directory(const char *what, const char *path)
-{
-	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0 && errno == ENOTDIR && !access(path, F_OK))
-		give_up("%s %s is not a directory", what, path);
-	if (fd < 0)
-		give_up("%s %s: %s", what, path, strerror(errno));
-	return fd;
-}
-
-/* The name of an open directory, without links. */
-static char *name_of(int fd)
-{
-	char link[64], name[4097];
-	ssize_t length;
-	char *copy;
-
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	length = readlink(link, name, sizeof(name) - 1);
-	if (length < 0)
-		give_up("%s: %s", link, strerror(errno));
-	name[length] = 0;
-	copy = strdup(name);
-	if (!copy)
-		give_up("out of memory");
-	return copy;
-}
-
-/* A daemon that was killed leaves a mount that only gives errors: it is unmounted. fstatfs() tells,
- * since the kernel may still remember attributes. */
-static int open_mount_point(const char *path)
-{
-	int fd = open_directory("mount point", path);
-	struct statfs stat_buffer;
-
-	if (!fstatfs(fd, &stat_buffer) || errno != ENOTCONN)
-		return fd;
-	if (mount_detach(fd))
-		give_up("mount point %s: its daemon is dead; run fusermount3 -u %s", path, path);
-	close(fd);
-	return open_directory("mount point", path);
-}
-
-/* The manifest is written when nobody reads messages any more, so what can be checked is checked
- * now. */
-static void complete_manifest(struct options *options)
-{
-	const char *path = options->manifest;
-	struct stat stat_buffer;
-	const char *name;
-	char *dir, *real;
-
-	options->manifest_fd = -1;
-	if (!path)
-		return;
-	name = strrchr(path, '/') + 1;
-	dir = strndup(path, (size_t)(name - path));
-	if (!dir)
-		give_up("out of memory");
-	options->manifest_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (options->manifest_fd < 0)
-		give_up("option manifest: the directory of %s: %s", path, strerror(errno));
-	real = name_of(options->manifest_fd);
-	if (!fstatat(options->manifest_fd, name, &stat_buffer,
-		     AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) &&
-	    S_ISDIR(stat_buffer.st_mode))
-		give_up("option manifest: %s is a directory", path);
-	if (options->source_fd >= 0 &&
-	    (!strcmp(real, options->source) || is_below(real, options->source)))
-		give_up("option manifest: %s is in the source, which is never written", path);
-	if (!strcmp(real, options->mount_point) || is_below(real, options->mount_point))
-		give_up("option manifest: %s is below the mount point", path);
-	free(real);
-	free(dir);
 }
 
 /* The server is not asked yet: the daemon does that. */
@@ -596,37 +539,8 @@ static void complete_source(struct options *options, const char *source)
 	for (size_t i = 0; i < ROWS; i++)
 		if (is_of_nfs(&rows[i]) && options->given & 1u << i)
 			give_up("option %s needs a source nfs://SERVER/EXPORT", rows[i].name);
-	options->source_fd = open_directory("source", source);
-	options->source = name_of(options->source_fd);
-}
-
-/* Neither may be in the other. */
-static void check_source(const struct options *options, const char *source, const char *mount_point)
-{
-	if (!strcmp(options->source, options->mount_point))
-		give_up("source and mount point are the same");
-	/* To read the source, the daemon would wait for itself. */
-	if (is_below(options->source, options->mount_point))
-		give_up("source %s is below the mount point %s", source, mount_point);
-	/* The mount would contain itself. */
-	if (is_below(options->mount_point, options->source))
-		give_up("mount point %s is below the source %s", mount_point, source);
-}
-
-static void complete_paths(struct options *options, const char *source, const char *mount_point)
-{
-	complete_source(options, source);
-	options->mount_fd = options->fake ? open_directory("mount point", mount_point)
-					  : open_mount_point(mount_point);
-	options->mount_point = name_of(options->mount_fd);
-	options->above_fd = openat(options->mount_fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (options->above_fd < 0)
-		give_up("mount point %s: %s", mount_point, strerror(errno));
-	if (!options->fake && !faccessat(options->mount_fd, ".shade/control", F_OK, 0))
-		give_up("mount point %s has a mount of shadefs already", mount_point);
-	if (options->source_fd >= 0)
-		check_source(options, source, mount_point);
-	complete_manifest(options);
+	options->source_fd = paths_open("source", source);
+	options->source = paths_name(options->source_fd);
 }
 
 /* All nodes that mount an export call it the same, unless they are told the server's name in
@@ -728,7 +642,8 @@ void options_parse(struct options *options, int argc, char **argv)
 	if (argc - optind != 2)
 		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
 	complete_sizes(options);
-	complete_paths(options, argv[optind], argv[optind + 1]);
+	complete_source(options, argv[optind]);
+	paths_complete(options, argv[optind], argv[optind + 1]);
 	complete_tier(options);
 	if (options->fake)
 		exit(0);

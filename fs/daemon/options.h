@@ -43,6 +43,7 @@ struct options {
 	const char *group_name; /* NULL: nobody else may use .shade */
 	gid_t group;
 	bool allow_other;
+	bool nonempty; /* the mount point may have files */
 	bool noexec;
 	enum log_level log;
 	unsigned nfs_port, mount_port; /* 0: the usual one; the portmapper is asked */
@@ -72,5 +73,14 @@ uint64_t options_memory(const char **which);
 void options_print(const struct options *options, FILE *out);
 
 void options_free(struct options *options);
+
+/* --- paths.c, for options.c: what is wrong ends the program with one sentence */
+
+/* A descriptor for O_PATH. `what` is what messages call the directory. */
+int paths_open(const char *what, const char *path);
+/* The name of an open directory, without links. To be freed. */
+char *paths_name(int fd);
+/* Everything but the source, which is there already. */
+void paths_complete(struct options *options, const char *source, const char *mount_point);
 
 #endif

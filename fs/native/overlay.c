@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "fuse/shade.h"
 #include "native/fanotify.h"
 #include "native/run_dir.h"
+#include "native/utab.h"
 
 #define UNMOUNT_MS 1000 /* after .shade was unmounted: how long the overlay may take to follow */
 #define POLL_MS 20
@@ -38,6 +40,7 @@ struct overlay {
 	char *control_path;    /* for messages */
 	int file_system;       /* the overlay itself: it lives as long as this is open; -1: none */
 	struct mount mount;    /* where it is mounted; constant once that is done */
+	char *told;	       /* the mount point as umount(8) was told of it; NULL: it was not */
 	struct store_attr top; /* what the overlay's root was made of */
 	struct store_attr listed; /* flush_lock: the source's root, before its list was last read */
 	unsigned list_failures;	  /* flush_lock: since then */
@@ -173,6 +176,18 @@ static void get_root_attr(const struct overlay *overlay, struct store_attr *attr
 	tree_get_attr(tree, tree_root(tree), attr);
 }
 
+/* df(1) shows the upper layer, a tmpfs: it gets the size of the source's file system, which costs
+ * nothing. What is free there it cannot be made to say. */
+static void size_top(struct overlay *overlay)
+{
+	struct statvfs space;
+
+	if (store_statfs(overlay->options.store, &space) || !space.f_blocks ||
+	    space.f_blocks > INT64_MAX / space.f_frsize)
+		return;
+	(void)run_dir_size(&overlay->run_dir, (uint64_t)space.f_blocks * space.f_frsize);
+}
+
 /* The root's permissions are those of the upper of its two layers, an empty directory. */
 static int prepare_top(struct overlay *overlay)
 {
@@ -187,6 +202,7 @@ static int prepare_top(struct overlay *overlay)
 		attr.uid = attr.gid = 0;
 	}
 	overlay->top = attr;
+	size_top(overlay);
 	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
 		return -errno;
 	return overlay->options.allow_other ? copy_acl(overlay->options.store, top, &has_list) : 0;
@@ -385,6 +401,27 @@ static int mount_all(struct overlay *overlay, char *why, size_t room)
 	return rc;
 }
 
+static void tell_umount(struct overlay *overlay)
+{
+	int run_dirs = run_dir_lock();
+
+	if (run_dirs < 0)
+		return;
+	overlay->told = utab_add(&overlay->mount);
+	close(run_dirs);
+}
+
+/* It is unmounted by now. */
+static void untell_umount(struct overlay *overlay)
+{
+	int run_dirs = overlay->told ? run_dir_lock() : -1;
+
+	if (run_dirs < 0)
+		return;
+	utab_remove(overlay->told);
+	close(run_dirs);
+}
+
 int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
 		 size_t room)
 {
@@ -405,7 +442,9 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 	if (asprintf(&overlay->control_path, "%s/.shade", options->mount_point) < 0)
 		overlay->control_path = NULL;
 	rc = overlay->control_path ? run_dir_open(&overlay->run_dir) : -ENOMEM;
-	if (rc)
+	if (rc && geteuid())
+		say(why, room, "native mode needs root");
+	else if (rc)
 		say(why, room, "%s cannot be used: %s", RUN_DIRS, strerror(-rc));
 	else
 		rc = mount_all(overlay, why, room);
@@ -419,6 +458,7 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 		tree_set_closing(cache_tree(options->cache));
 	options->mounted(options->context, OVERLAY_FILES, files_get_mount(options->files));
 	tell_control(overlay);
+	tell_umount(overlay);
 	return 0;
 }
 
@@ -451,6 +491,7 @@ void overlay_close(struct overlay *overlay)
 		fanotify_close(overlay->fanotify);
 	overlay->fanotify = NULL;
 	files_unmount(overlay->options.files);
+	untell_umount(overlay);
 	run_dir_close(&overlay->run_dir);
 }
 
@@ -465,6 +506,7 @@ void overlay_free(struct overlay *overlay)
 		close(overlay->run_fd);
 	lock_destroy(&overlay->flush_lock);
 	free(overlay->control_path);
+	free(overlay->told);
 	free(overlay);
 }
 

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,9 @@
 #include "base/log.h"
 #include "base/mount.h"
 #include "mountinfo.h"
+#include "native/utab.h"
 
+#define TOP_FLAGS (MS_NOSUID | MS_NODEV)
 #define NAMES_MAX 100 /* directories of processes with the same number */
 
 static void name_all(struct run_dir *run_dir, const char *name)
@@ -44,10 +47,7 @@ static void remove_all(const struct run_dir *run_dir)
 	rmdir(run_dir->dir);
 }
 
-/* Locks /run/shadefs, so that nobody makes a directory while somebody else looks for those left
- * behind: one that is not finished yet would look as if nobody held it. A descriptor, or a negative
- * errno. */
-static int lock_run_dirs(void)
+int run_dir_lock(void)
 {
 	struct stat stat_buffer;
 	int fd;
@@ -68,7 +68,7 @@ static int lock_run_dirs(void)
 /* Unless there are others. Whoever has the lock may be about to make one. */
 static void remove_run_dirs(void)
 {
-	int run_dirs = lock_run_dirs();
+	int run_dirs = run_dir_lock();
 
 	if (run_dirs < 0)
 		return;
@@ -112,9 +112,17 @@ static int fill_dir(struct run_dir *run_dir)
 		return -errno;
 	/* The upper layer is a file system of its own, since an overlay tells its layers apart by
 	 * their ids: FUSE has none, and some disks have none either. */
-	if (mount("shadefs", run_dir->top, "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,nr_inodes=16"))
+	if (mount("shadefs", run_dir->top, "tmpfs", TOP_FLAGS, "size=64k,nr_inodes=16"))
 		return -errno;
 	return take_lock(run_dir);
+}
+
+int run_dir_size(const struct run_dir *run_dir, uint64_t bytes)
+{
+	char size[32];
+
+	snprintf(size, sizeof(size), "size=%" PRIu64, bytes);
+	return mount("shadefs", run_dir->top, "tmpfs", MS_REMOUNT | TOP_FLAGS, size) ? -errno : 0;
 }
 
 int run_dir_open(struct run_dir *run_dir)
@@ -125,7 +133,7 @@ int run_dir_open(struct run_dir *run_dir)
 	do {
 		if (mkdir(RUN_DIRS, 0700) && errno != EEXIST)
 			return -errno;
-		run_dirs = lock_run_dirs();
+		run_dirs = run_dir_lock();
 	} while (run_dirs == -ENOENT);
 	if (run_dirs < 0)
 		return run_dirs;
@@ -175,6 +183,7 @@ static void unmount_left(const struct run_dir *run_dir)
 		if (!mount_detach(root))
 			log_say(LOG_NOTES, "unmounted what a daemon left at %s", info.point);
 		close(root);
+		utab_remove(info.point);
 	}
 	mountinfo_close(&info);
 }
@@ -203,7 +212,7 @@ static void clean_one(const char *name)
 
 void run_dir_clean_up(void)
 {
-	int run_dirs = lock_run_dirs();
+	int run_dirs = run_dir_lock();
 	DIR *dir = run_dirs < 0 ? NULL : opendir(RUN_DIRS);
 	struct dirent *entry;
 

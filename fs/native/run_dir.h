@@ -6,6 +6,8 @@
 #ifndef SHADE_RUN_DIR_H
 #define SHADE_RUN_DIR_H
 
+#include <stdint.h>
+
 #define RUN_DIRS "/run/shadefs"
 #define RUN_DIR_PATH_MAX 64
 
@@ -19,7 +21,13 @@ struct run_dir {
 /* Makes one; `run_dir` is all zeros. 0 or a negative errno; run_dir_close() is then needed all the
  * same. */
 int run_dir_open(struct run_dir *run_dir);
+/* What statfs() says of the upper layer. 0 or a negative errno. */
+int run_dir_size(const struct run_dir *run_dir, uint64_t bytes);
 void run_dir_close(struct run_dir *run_dir);
+/* Locks /run/shadefs, so that nobody makes a directory while somebody else looks for those left
+ * behind: one that is not finished yet would look as if nobody held it. A descriptor, which is
+ * closed to unlock it, or a negative errno. */
+int run_dir_lock(void);
 /* Unmounts and removes what belongs to daemons that do not live any more. */
 void run_dir_clean_up(void);
 

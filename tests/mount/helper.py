@@ -15,7 +15,8 @@ if "SHADE_TEST_INSIDE" not in os.environ:
     os.environ["SHADE_TEST_INSIDE"] = "1"
     os.execvp("unshare", ["unshare", "-m", "--propagation", "private", sys.executable, *sys.argv])
 
-from common import MODE, SHADEFS, is_mounted, make_tree, read, run_tests, scratch, skip, wait_until
+from common import (MODE, SHADECTL, SHADEFS, is_mounted, make_tree, read, run_tests, scratch, skip,
+                    wait_until)
 
 OPTIONS = f"capacity=16M,mode={MODE}"
 point = os.path.join(scratch, "point")
@@ -44,6 +45,7 @@ def put_into_sbin():
         skip("no overlay over /sbin: " + done.stderr.strip())
     for name in ("mount.shadefs", "mount.fuse.shadefs"):
         os.symlink(os.path.realpath(SHADEFS), os.path.join(sbin, name))
+    os.symlink(os.path.realpath(SHADECTL), os.path.join(sbin, "umount.shadefs"))
 
 
 def run(*command, code=0):
@@ -137,6 +139,53 @@ def as_a_plain_helper():
     run(SHADEFS, "-t", "fuse.shadefs", root, point, code=1)  # not of shadefs itself
 
 
+def told_of(path):
+    """Whether umount(8)'s own table has something on it."""
+    try:
+        with open("/run/mount/utab") as file:
+            return f" TARGET={path} " in file.read()
+    except FileNotFoundError:
+        return False
+
+
+def plain_umount():
+    """Nothing but umount MNT, also of a name with blanks, lazily, or from fstab; and nothing stays
+    in umount's table."""
+    root, contents = make_tree(1)
+    name = next(iter(contents))
+    blanks = os.path.join(scratch, "a point")
+    os.mkdir(blanks)
+    fstab = os.path.join(scratch, "fstab")
+    with open(fstab, "w") as file:
+        file.write(f"{root} {point} fuse.shadefs ro,{OPTIONS} 0 0\n")
+    for path, words in ((point, [point]), (blanks, [blanks]), (point, ["-l", point])):
+        if path == point:
+            run("mount", "-T", fstab, point)
+        else:
+            run("mount", "-t", "fuse.shadefs", root, path, "-o", OPTIONS)
+        assert told_of(path.replace(" ", "\\040")) == (MODE == "native")
+        run("umount", *words)
+        wait_until(lambda path=path: not is_mounted(path), "unmounted")
+        wait_until(lambda path=path: not told_of(path.replace(" ", "\\040")), "forgotten")
+    run(SHADEFS, "-o", OPTIONS, root, point)
+    with open(os.path.join(point, name)):
+        done = run("umount", point, code=1 if MODE == "native" else 32)
+        assert "busy" in done.stderr, done
+        assert os.path.exists(os.path.join(point, ".shade", "control"))
+    run("umount", point)
+    wait_until(lambda: not is_mounted(point) and not told_of(point), "unmounted")
+
+
+def a_daemon_that_follows_is_not_forgotten():
+    """The first one ends while the next one is mounted at the same point."""
+    root, _ = make_tree(1)
+    for _ in range(5):
+        run(SHADEFS, "-o", OPTIONS, root, point)
+        run("umount", point)
+    wait_until(lambda: not is_mounted(point) and not told_of(point), "unmounted")
+
+
 put_into_sbin()
-run_tests([by_type, from_fstab, fake_mounts_mount_nothing, sloppy_mounts_take_any_option,
+run_tests([plain_umount, a_daemon_that_follows_is_not_forgotten,
+           by_type, from_fstab, fake_mounts_mount_nothing, sloppy_mounts_take_any_option,
            into_another_namespace, as_a_plain_helper])

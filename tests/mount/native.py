@@ -304,11 +304,11 @@ def without_the_rights_it_is_portable():
     open_device()
     done = as_user(program, "-o", "mode=native,capacity=1M", root, point, text=True)
     assert done.returncode == 1 and done.stdout == "" and done.stderr.count("\n") == 1, done
-    assert done.stderr.startswith("shadefs: mode=native: ") and "ermission" in done.stderr, done
+    assert done.stderr.startswith("shadefs: mode=native: ") and "needs root" in done.stderr, done
     done = as_user(program, "-o", "mode=auto,capacity=1M", root, point, text=True)
     assert done.returncode == 0, done
     print("  ", done.stdout.strip())
-    assert "mode portable (" in done.stdout and "ermission" in done.stdout, done
+    assert "mode portable (" in done.stdout and "needs root" in done.stdout, done
     path = next(iter(contents))
     assert as_user("cat", os.path.join(point, path)).stdout == contents[path]
     assert b"mode portable" in as_user("cat", os.path.join(point, ".shade", "stats")).stdout
