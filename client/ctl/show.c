@@ -107,6 +107,41 @@ static void print_scan(const char *stats)
 	       say_count(pair_number(stats, "samples")).text, complete == 0 ? " so far" : "");
 }
 
+/* The field of a line after `tabs` tabs, up to the next one or the end. */
+static struct pair field_of(const char *line, unsigned tabs)
+{
+	size_t length = strcspn(line, "\n");
+	const char *end = line + length;
+
+	for (; tabs && line < end; line++)
+		tabs -= *line == '\t';
+	return (struct pair){ .value = line, .value_length = strcspn(line, "\t\n") };
+}
+
+/* Writes to `control` that the daemon refused: how many, and why the last one. */
+static void print_refused(const struct call *call)
+{
+	struct pair count, age, user, why;
+	char *text, *last;
+
+	if (mount_read(call->mount, "refused", &text))
+		return;
+	if (*text)
+		text[strlen(text) - 1] = '\0';
+	last = strrchr(text, '\n');
+	if (last && pair_find(text, "#", &count)) {
+		age = field_of(last + 1, 0);
+		user = field_of(last + 1, 1);
+		why = field_of(last + 1, 3);
+		printf("  %-10s %.*s writes to .shade/control, the last %.*s s ago by user %.*s: "
+		       "%.*s\n",
+		       "refused", (int)strcspn(count.value, " "), count.value,
+		       (int)age.value_length, age.value, (int)user.value_length, user.value,
+		       (int)why.value_length, why.value);
+	}
+	free(text);
+}
+
 int verb_status(struct call *call)
 {
 	char *config = NULL;
@@ -136,6 +171,7 @@ int verb_status(struct call *call)
 	if (left_out > 0)
 		printf("  %-10s %s names that the source fails to tell of; the log has the first\n",
 		       "left out", say_count(left_out).text);
+	print_refused(call);
 	free(config);
 	free(stats);
 	return EXIT_OK;
@@ -206,5 +242,6 @@ int verb_debug(struct call *call)
 		return call_say_no_mount(call->given_mount, call->mount_error);
 	code |= print_file(call, "config");
 	code |= print_file(call, "stats");
+	(void)print_file(call, "refused"); /* not every daemon has it */
 	return code;
 }

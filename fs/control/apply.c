@@ -215,6 +215,8 @@ int control_write(struct control_file *file, const void *data, size_t size)
 	catch_up(file->control);
 	lock_acquire(&file->lock);
 	rc = write_locked(file, data, size);
+	if (rc)
+		refused_add(file);
 	file->answered = false;
 	lock_release(&file->lock);
 	return rc;
@@ -248,6 +250,12 @@ static char *take_reply_locked(struct control_file *file, size_t max, size_t *le
 	return copy;
 }
 
+void apply_finish(struct control_file *file)
+{
+	if (control_parser_finish(file->parser))
+		refused_add(file);
+}
+
 char *apply_take_answer(struct control_file *file, size_t max, size_t *length)
 {
 	const char *text;
@@ -260,7 +268,7 @@ char *apply_take_answer(struct control_file *file, size_t max, size_t *length)
 		return copy;
 	}
 	if (!file->answered)
-		(void)control_parser_finish(file->parser);
+		apply_finish(file);
 	text = file->answered ? "" : control_parser_answer(file->parser);
 	file->answered = true;
 	*length = strnlen(text, max);

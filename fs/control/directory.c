@@ -34,6 +34,7 @@ static const struct entry entries[] = {
 	{ "trace", ENTRY_TRACE, NULL, NULL },
 	{ "epochs", ENTRY_TEXT, report_epochs, NULL },
 	{ "history", ENTRY_LONG_TEXT, report_history, NULL },
+	{ "refused", ENTRY_TEXT, report_refused, NULL },
 };
 
 #define ENTRIES (sizeof(entries) / sizeof(entries[0]))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of control, for directory.c (names), jobs.c (who reads for which, and their end),
  * groups.c (groups of them), open.c (open files), charge.c (how much each user has), apply.c (the
- * file `control`), figures.c, report.c and history.c (texts), names.c (the file `samples`) and
- * trace.c (the file `trace`). */
+ * file `control`), figures.c, report.c and history.c (texts), refused.c (the file `refused`),
+ * names.c (the file `samples`) and trace.c (the file `trace`). */
 #ifndef SHADE_CONTROL_INTERNAL_H
 #define SHADE_CONTROL_INTERNAL_H
 
@@ -18,6 +18,16 @@
 #define JOBS_MAX 15	    /* besides job 0, which is always there */
 #define GROUPS_MAX JOBS_MAX /* each has a member at least */
 
+#define REFUSED_MAX 16
+
+/* A write to `control` that was not taken. */
+struct refusal {
+	uint64_t at_ms; /* by clock_now_ms() */
+	uid_t uid;
+	char job[64]; /* "-": job 0 */
+	char sentence[256];
+};
+
 struct control {
 	struct control_options options; /* constant */
 	const char *mode;		/* constant once there are requests */
@@ -32,6 +42,10 @@ struct control {
 	} jobs[JOBS_MAX + 1];	    /* jobs_lock: by directory number; 0 is .shade, for job 0 */
 	struct control_file *files; /* jobs_lock: all that are open */
 	struct quota quota;	    /* jobs_lock: who has them */
+	struct {
+		uint64_t count; /* since the mount */
+		struct refusal list[REFUSED_MAX];
+	} refused;				   /* jobs_lock: the latest, as a ring */
 	_Atomic bool told_of_files, told_of_bytes; /* the log knows that somebody wanted too many */
 
 	struct lock groups_lock;
@@ -136,6 +150,12 @@ report report_config, report_scores, report_order, report_resident, report_job_s
 
 report report_stats, report_metrics;
 
+/* --- refused.c */
+
+report report_refused;
+/* The latest write was refused; the answer of the parser says why. */
+void refused_add(struct control_file *file);
+
 /* --- history.c */
 
 report report_epochs, report_history;
@@ -147,6 +167,8 @@ extern const struct control_ops apply_ops;
  * memory. */
 char *apply_take_answer(struct control_file *file, size_t max, size_t *length);
 
+/* Nothing more comes of the last write: a line without a newline counts. */
+void apply_finish(struct control_file *file);
 /* What was to be read instead is forgotten. */
 void apply_drop_reply(struct control_file *file);
 

@@ -192,7 +192,7 @@ bool control_is_seekable(const struct control_file *file)
 void control_close(struct control_file *file)
 {
 	if (file->parser)
-		(void)control_parser_finish(file->parser);
+		apply_finish(file);
 	file_end(file);
 }
 

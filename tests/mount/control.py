@@ -6,7 +6,8 @@ import random
 import subprocess
 import time
 
-from common import Shade, Slow, in_threads, make_tree, raises, read, run_tests, wait_until
+from common import (SHADECTL, Shade, Slow, in_threads, make_tree, raises, read, run_tests,
+                    wait_until)
 
 
 def scores_decide_who_stays():
@@ -196,5 +197,39 @@ def large_messages_are_quick():
     fs.end()
 
 
+def why_an_echo_was_refused():
+    """A shell's echo is told EINVAL; `refused` has the sentence, of the latest sixteen."""
+    root, _ = make_tree(3)
+    fs = Shade(root, capacity="1M")
+
+    def refused():
+        lines = read(fs.at(".shade", "refused")).decode().splitlines()
+        return lines[0], [line.split("\t") for line in lines[1:]]
+
+    assert refused() == ("# 0 writes to control were refused", [])
+    done = subprocess.run(["sh", "-c", 'echo bogus > "$0"', fs.at(".shade", "control")],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode and "Invalid argument" in done.stderr, done
+    head, lines = refused()
+    assert head.startswith("# 1 ") and lines[0][1:3] == ["0", "-"], (head, lines)
+    assert "there is no command 'bogus'" in lines[0][3], lines
+    shown = subprocess.run([SHADECTL, "status", fs.path], capture_output=True, text=True,
+                           check=True).stdout
+    assert "refused    1 writes" in shown and "'bogus'" in shown, shown
+    # Without a newline it counts at the close, which nobody is told of.
+    os.mkdir(fs.at(".shade", "jobs", "a job"))
+    with open(fs.at(".shade", "jobs", "a job", "control"), "w") as file:
+        file.write("score 99 1")
+    assert refused()[1][-1][2] == "a job" and "out of range" in refused()[1][-1][3], refused()
+    for number in range(30):
+        raises(errno.EINVAL, lambda number=number: fs.control(f"bo\033[2Jgus{number}\n"))
+    head, lines = refused()
+    assert head.startswith("# 32 ") and len(lines) == 16, (head, lines)
+    assert "gus29'" in lines[-1][3] and "gus14'" in lines[0][3] and "\033" not in str(lines), lines
+    fs.control("epoch 1\n")
+    assert refused()[0].startswith("# 32 ")
+    fs.end()
+
+
 run_tests([scores_decide_who_stays, known_orders_are_fetched_ahead, by_hand, hostile_input,
-           only_who_mounted, large_messages_are_quick])
+           why_an_echo_was_refused, only_who_mounted, large_messages_are_quick])
