@@ -209,7 +209,7 @@ def why_an_echo_was_refused():
     assert refused() == ("# 0 writes to control were refused", [])
     done = subprocess.run(["sh", "-c", 'echo bogus > "$0"', fs.at(".shade", "control")],
                           capture_output=True, text=True, check=False)
-    assert done.returncode and "Invalid argument" in done.stderr, done
+    assert done.returncode and done.stderr, done
     head, lines = refused()
     assert head.startswith("# 1 ") and lines[0][1:3] == ["0", "-"], (head, lines)
     assert "there is no command 'bogus'" in lines[0][3], lines
