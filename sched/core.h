@@ -51,6 +51,21 @@ struct sched {
 	uint32_t victims[SCHED_VICTIMS_MAX];
 };
 
+/* --- sched.c, for others of the core */
+
+/* Resident and reserved. */
+uint32_t core_held_samples(const struct sched *s);
+/* The policy has room for so many. 0 or -ENOMEM. */
+int core_policy_reserve(struct sched *s, uint32_t held);
+/* Uses have changed: the policy files all residents anew. */
+void core_rebuild(struct sched *s);
+void core_clear_flag(struct sched *s, uint32_t id, uint8_t flag);
+
+/* --- jobs.c */
+
+/* Scores of several jobs have changed, or whose they are. */
+void core_rank_anew(struct sched *s);
+
 /* NULL: there is no such job. */
 static inline struct job *sched_job(const struct sched *s, uint32_t job)
 {

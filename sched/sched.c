@@ -27,14 +27,14 @@ static uint64_t held_bytes(const struct sched *s)
 	return s->stats.resident_bytes + s->stats.reserved_bytes;
 }
 
-static uint32_t held_samples(const struct sched *s)
+uint32_t core_held_samples(const struct sched *s)
 {
 	return s->stats.resident_samples + s->reserved_count;
 }
 
 /* --- policies ----------------------------------------------------------------- */
 
-static int policy_reserve(struct sched *s, uint32_t held)
+int core_policy_reserve(struct sched *s, uint32_t held)
 {
 	return s->policy->reserve ? s->policy->reserve(s, held) : 0;
 }
@@ -56,7 +56,7 @@ static int policy_start(struct sched *s, const struct policy *policy)
 	assert(policy->sample_bytes <= POLICY_SAMPLE_BYTES);
 	s->policy = policy;
 	s->policy_state = calloc(1, policy->state_bytes ? policy->state_bytes : 1);
-	if (s->policy_state && !policy_reserve(s, held_samples(s) + 1))
+	if (s->policy_state && !core_policy_reserve(s, core_held_samples(s) + 1))
 		return 0;
 	policy_finish(s);
 	s->policy = old;
@@ -88,7 +88,7 @@ static void leave(struct sched *s, uint32_t id)
 		s->policy->leave(s, id);
 }
 
-static void rebuild(struct sched *s)
+void core_rebuild(struct sched *s)
 {
 	if (s->policy->rebuild)
 		s->policy->rebuild(s);
@@ -245,7 +245,7 @@ static void set_flag(struct sched *s, uint32_t id, uint8_t flag)
 	}
 }
 
-static void clear_flag(struct sched *s, uint32_t id, uint8_t flag)
+void core_clear_flag(struct sched *s, uint32_t id, uint8_t flag)
 {
 	struct sample *sample = &s->samples[id];
 	uint64_t bytes = sample->state == SAMPLE_ABSENT ? 0 : sample->size;
@@ -284,7 +284,7 @@ static void release_sample(struct sched *s, uint32_t id)
 {
 	struct sample *sample = &s->samples[id];
 
-	clear_flag(s, id, SAMPLE_PREFETCHED);
+	core_clear_flag(s, id, SAMPLE_PREFETCHED);
 	if (sample->flags & SAMPLE_PINNED)
 		s->stats.pinned_bytes -= sample->size;
 	sample->state = SAMPLE_ABSENT;
@@ -390,7 +390,7 @@ static void count_hit(struct sched *s, uint32_t id)
 	s->stats.hits++;
 	if (s->samples[id].flags & SAMPLE_PREFETCHED)
 		s->stats.hits_prefetched++;
-	clear_flag(s, id, SAMPLE_PREFETCHED);
+	core_clear_flag(s, id, SAMPLE_PREFETCHED);
 }
 
 /* The order tells who comes next, so have its data on the way from memory before it is
@@ -425,7 +425,7 @@ int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
 	job = sched_job(s, job_id);
 	if (!job)
 		return -ERANGE;
-	if (sample->state == SAMPLE_ABSENT && policy_reserve(s, held_samples(s) + 1))
+	if (sample->state == SAMPLE_ABSENT && core_policy_reserve(s, core_held_samples(s) + 1))
 		return -ENOMEM;
 
 	*verdict = (struct sched_verdict){ .victims = s->victims, .job = job_id };
@@ -446,7 +446,7 @@ int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
 	case SAMPLE_RESERVED:
 		verdict->action = SCHED_JOIN;
 		s->stats.joins++;
-		clear_flag(s, id, SAMPLE_PREFETCHED);
+		core_clear_flag(s, id, SAMPLE_PREFETCHED);
 		break;
 	case SAMPLE_ABSENT:
 		sample->size = size;
@@ -489,7 +489,7 @@ int sched_warm(struct sched *s, uint32_t id, uint64_t size, struct sched_verdict
 
 	if (id >= s->sample_count)
 		return -ERANGE;
-	if (policy_reserve(s, held_samples(s) + 1))
+	if (core_policy_reserve(s, core_held_samples(s) + 1))
 		return -ENOMEM;
 	*verdict = (struct sched_verdict){ .victims = s->victims };
 	sample = &s->samples[id];
@@ -583,7 +583,7 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 	*verdict = (struct sched_verdict){ .action = SCHED_BYPASS, .victims = s->victims };
 	if (!s->policy->follows_orders)
 		return 0;
-	if (policy_reserve(s, held_samples(s) + 1))
+	if (core_policy_reserve(s, core_held_samples(s) + 1))
 		return -ENOMEM;
 	if (s->next_job >= s->job_end || s->turn_samples >= TURN_SAMPLES)
 		end_turn(s);
@@ -596,178 +596,6 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 		s->turn_samples++;
 		return 1;
 	}
-	return 0;
-}
-
-/* --- jobs, scores, orders --------------------------------------------------------- */
-
-static bool is_expected(const struct sched *s, uint32_t id)
-{
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i] && job_sample(s->jobs[i], id)->head != PLACE_NONE)
-			return true;
-	return false;
-}
-
-/* What was fetched ahead for an order or a job that is gone does not count as fetched ahead. */
-static void horizon_changed(struct sched *s)
-{
-	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
-		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
-		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id)))
-			clear_flag(s, id, SAMPLE_PREFETCHED);
-	rebuild(s);
-}
-
-/* Distances in different jobs are compared in time. Whoever was not measured goes as fast as the
- * others do on the mean; if none was, all go as fast as each other. */
-static void set_paces(struct sched *s)
-{
-	double sum = 0, mean;
-	unsigned known = 0;
-
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i] && s->jobs[i]->seconds > 0) {
-			sum += s->jobs[i]->seconds;
-			known++;
-		}
-	mean = known ? sum / known : 1;
-	for (unsigned i = 0; i < s->job_end; i++)
-		if (s->jobs[i])
-			s->jobs[i]->pace = s->jobs[i]->seconds > 0 ? s->jobs[i]->seconds : mean;
-}
-
-static void set_job(struct sched *s, uint32_t slot, struct job *job)
-{
-	s->jobs[slot] = job;
-	s->job_end = SCHED_JOBS_MAX;
-	while (s->job_end > 0 && !s->jobs[s->job_end - 1])
-		s->job_end--;
-	set_paces(s);
-}
-
-int sched_job_begin(struct sched *s, uint32_t *out)
-{
-	uint32_t slot = 0;
-	struct job *job;
-
-	while (slot < SCHED_JOBS_MAX && s->jobs[slot])
-		slot++;
-	if (slot == SCHED_JOBS_MAX)
-		return -ENOSPC;
-	job = malloc(sizeof(*job));
-	if (!job)
-		return -ENOMEM;
-	if (job_init(job, slot == 0 ? sizeof(struct sample) : 0)) {
-		free(job);
-		return -ENOMEM;
-	}
-	set_job(s, slot, job);
-	if (job_reserve(job, s->sample_room) || policy_reserve(s, held_samples(s) + 1)) {
-		set_job(s, slot, NULL);
-		job_free(job);
-		free(job);
-		return -ENOMEM;
-	}
-	job_grow(job, s->sample_count);
-	*out = slot;
-	return 0;
-}
-
-int sched_job_end(struct sched *s, uint32_t slot)
-{
-	struct job *job = sched_job(s, slot);
-
-	if (!job || slot == 0)
-		return -ERANGE;
-	set_job(s, slot, NULL);
-	ranking_refresh(s);
-	horizon_changed(s);
-	job_free(job);
-	free(job);
-	return 0;
-}
-
-static void rank_anew(struct sched *s)
-{
-	ranking_refresh(s);
-	rebuild(s);
-}
-
-int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
-{
-	struct job *job = sched_job(s, job_id);
-
-	if (!job || id >= s->sample_count)
-		return -ERANGE;
-	if (!isfinite(score) || score < 0)
-		return -EINVAL;
-	job_score(job, id, score);
-	if (ranking_is_old(s, job))
-		rank_anew(s);
-	else if (s->policy->rescore && sample_may_leave(&s->samples[id]))
-		s->policy->rescore(s, id);
-	return 0;
-}
-
-int sched_pace(struct sched *s, uint32_t job_id, double seconds, double benefit)
-{
-	struct job *job = sched_job(s, job_id);
-
-	if (!job)
-		return -ERANGE;
-	if (!isfinite(seconds) || seconds < 0 || !isfinite(benefit) || benefit < 0)
-		return -EINVAL;
-	job->seconds = seconds;
-	job->benefit = seconds > 0 ? benefit : -1;
-	set_paces(s);
-	return 0;
-}
-
-int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t *ids,
-		uint32_t count)
-{
-	struct job *job = sched_job(s, job_id);
-	int rc;
-
-	if (!job || count > SCHED_ORDER_MAX)
-		return -ERANGE;
-	for (uint32_t i = 0; i < count; i++)
-		if (ids[i] >= s->sample_count)
-			return -ERANGE;
-	rc = job_order(job, epoch, ids, count);
-	if (!rc)
-		horizon_changed(s);
-	return rc;
-}
-
-int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
-{
-	struct job *job = sched_job(s, job_id);
-	bool dropped;
-
-	if (!job)
-		return -ERANGE;
-	job_epoch(job, epoch, &dropped);
-	if (s->ranking.scored_jobs > 1)
-		ranking_refresh(s);
-	if (dropped)
-		horizon_changed(s);
-	else if (s->ranking.scored_jobs > 1)
-		rebuild(s);
-	if (s->policy->epoch)
-		s->policy->epoch(s);
-	return 0;
-}
-
-int sched_drop_orders(struct sched *s, uint32_t job_id)
-{
-	struct job *job = sched_job(s, job_id);
-
-	if (!job)
-		return -ERANGE;
-	if (job_drop_orders(job))
-		horizon_changed(s);
 	return 0;
 }
 
@@ -788,7 +616,7 @@ int sched_unpin(struct sched *s, uint32_t id)
 		return -ERANGE;
 	if (!(s->samples[id].flags & SAMPLE_PINNED))
 		return 0;
-	clear_flag(s, id, SAMPLE_PINNED);
+	core_clear_flag(s, id, SAMPLE_PINNED);
 	enter(s, id);
 	return 0;
 }
@@ -816,7 +644,7 @@ int sched_remove(struct sched *s, uint32_t id)
 			continue;
 		job_forget(s->jobs[i], id);
 		if (ranking_is_old(s, s->jobs[i]))
-			rank_anew(s);
+			core_rank_anew(s);
 	}
 	s->samples[id].size = 0;
 	s->samples[id].frequency = 0;

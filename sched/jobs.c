@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* The trainings of a handle: they begin and end, and say what they find important and will read. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core.h"
+
+static bool is_expected(const struct sched *s, uint32_t id)
+{
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && job_sample(s->jobs[i], id)->head != PLACE_NONE)
+			return true;
+	return false;
+}
+
+/* What was fetched ahead for an order or a job that is gone does not count as fetched ahead. */
+static void horizon_changed(struct sched *s)
+{
+	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
+		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
+		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id)))
+			core_clear_flag(s, id, SAMPLE_PREFETCHED);
+	core_rebuild(s);
+}
+
+/* Distances in different jobs are compared in time. Whoever was not measured goes as fast as the
+ * others do on the mean; if none was, all go as fast as each other. */
+static void set_paces(struct sched *s)
+{
+	double sum = 0, mean;
+	unsigned known = 0;
+
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i] && s->jobs[i]->seconds > 0) {
+			sum += s->jobs[i]->seconds;
+			known++;
+		}
+	mean = known ? sum / known : 1;
+	for (unsigned i = 0; i < s->job_end; i++)
+		if (s->jobs[i])
+			s->jobs[i]->pace = s->jobs[i]->seconds > 0 ? s->jobs[i]->seconds : mean;
+}
+
+static void set_job(struct sched *s, uint32_t slot, struct job *job)
+{
+	s->jobs[slot] = job;
+	s->job_end = SCHED_JOBS_MAX;
+	while (s->job_end > 0 && !s->jobs[s->job_end - 1])
+		s->job_end--;
+	set_paces(s);
+}
+
+int sched_job_begin(struct sched *s, uint32_t *out)
+{
+	uint32_t slot = 0;
+	struct job *job;
+
+	while (slot < SCHED_JOBS_MAX && s->jobs[slot])
+		slot++;
+	if (slot == SCHED_JOBS_MAX)
+		return -ENOSPC;
+	job = malloc(sizeof(*job));
+	if (!job)
+		return -ENOMEM;
+	if (job_init(job, slot == 0 ? sizeof(struct sample) : 0)) {
+		free(job);
+		return -ENOMEM;
+	}
+	set_job(s, slot, job);
+	if (job_reserve(job, s->sample_room) || core_policy_reserve(s, core_held_samples(s) + 1)) {
+		set_job(s, slot, NULL);
+		job_free(job);
+		free(job);
+		return -ENOMEM;
+	}
+	job_grow(job, s->sample_count);
+	*out = slot;
+	return 0;
+}
+
+int sched_job_end(struct sched *s, uint32_t slot)
+{
+	struct job *job = sched_job(s, slot);
+
+	if (!job || slot == 0)
+		return -ERANGE;
+	set_job(s, slot, NULL);
+	ranking_refresh(s);
+	horizon_changed(s);
+	job_free(job);
+	free(job);
+	return 0;
+}
+
+void core_rank_anew(struct sched *s)
+{
+	ranking_refresh(s);
+	core_rebuild(s);
+}
+
+int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job || id >= s->sample_count)
+		return -ERANGE;
+	if (!isfinite(score) || score < 0)
+		return -EINVAL;
+	job_score(job, id, score);
+	if (ranking_is_old(s, job))
+		core_rank_anew(s);
+	else if (s->policy->rescore && sample_may_leave(&s->samples[id]))
+		s->policy->rescore(s, id);
+	return 0;
+}
+
+int sched_pace(struct sched *s, uint32_t job_id, double seconds, double benefit)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	if (!isfinite(seconds) || seconds < 0 || !isfinite(benefit) || benefit < 0)
+		return -EINVAL;
+	job->seconds = seconds;
+	job->benefit = seconds > 0 ? benefit : -1;
+	set_paces(s);
+	return 0;
+}
+
+int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t *ids,
+		uint32_t count)
+{
+	struct job *job = sched_job(s, job_id);
+	int rc;
+
+	if (!job || count > SCHED_ORDER_MAX)
+		return -ERANGE;
+	for (uint32_t i = 0; i < count; i++)
+		if (ids[i] >= s->sample_count)
+			return -ERANGE;
+	rc = job_order(job, epoch, ids, count);
+	if (!rc)
+		horizon_changed(s);
+	return rc;
+}
+
+int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
+{
+	struct job *job = sched_job(s, job_id);
+	bool dropped;
+
+	if (!job)
+		return -ERANGE;
+	job_epoch(job, epoch, &dropped);
+	if (s->ranking.scored_jobs > 1)
+		ranking_refresh(s);
+	if (dropped)
+		horizon_changed(s);
+	else if (s->ranking.scored_jobs > 1)
+		core_rebuild(s);
+	if (s->policy->epoch)
+		s->policy->epoch(s);
+	return 0;
+}
+
+int sched_drop_orders(struct sched *s, uint32_t job_id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	if (job_drop_orders(job))
+		horizon_changed(s);
+	return 0;
+}
