@@ -8,7 +8,7 @@
 struct tally {
 	uint64_t resident_bytes, reserved_bytes, pinned_bytes, prefetched_bytes;
 	uint64_t prefetched_for[SCHED_JOBS_MAX];
-	uint32_t resident, reserved;
+	uint32_t resident, reserved, abandoned;
 };
 
 static const char *tally_sample(const struct sched *s, uint32_t id, struct tally *tally)
@@ -17,6 +17,9 @@ static const char *tally_sample(const struct sched *s, uint32_t id, struct tally
 
 	if (bits_test(s->resident, id) != (sample->state == SAMPLE_RESIDENT))
 		return "the bitmap of residents does not match the states";
+	if (sample->flags & SAMPLE_ABANDONED && !sample_may_leave(sample))
+		return "a sample is abandoned that cannot leave";
+	tally->abandoned += sample->flags & SAMPLE_ABANDONED ? 1 : 0;
 	if (sample->state == SAMPLE_ABSENT)
 		return sample->flags & SAMPLE_PREFETCHED ? "an absent sample counts as prefetched"
 							 : NULL;
@@ -51,6 +54,8 @@ static const char *check_bytes(const struct sched *s)
 		return "resident samples do not add up";
 	if (tally.reserved != s->reserved_count || tally.reserved_bytes != s->stats.reserved_bytes)
 		return "reservations do not add up";
+	if (tally.abandoned != s->abandoned_count)
+		return "abandoned samples do not add up";
 	if (tally.pinned_bytes != s->stats.pinned_bytes)
 		return "pinned bytes do not add up";
 	if (tally.prefetched_bytes != s->stats.prefetched_bytes)

@@ -18,6 +18,7 @@ enum sample_state {
 #define SAMPLE_SIZED 1u	     /* the size is known */
 #define SAMPLE_PINNED 2u     /* never a victim */
 #define SAMPLE_PREFETCHED 4u /* brought in ahead, not used yet */
+#define SAMPLE_ABANDONED 8u  /* resident, and of a training that has ended; never pinned */
 
 /* All that an access touches of a sample, side by side: with millions of samples each
  * further place in memory costs more than everything that is computed with it. */
@@ -48,6 +49,8 @@ struct sched {
 
 	struct sched_stats stats;
 	uint32_t reserved_count;
+	uint32_t abandoned_count; /* samples with SAMPLE_ABANDONED */
+	uint32_t abandoned_from;  /* where to look for the next one */
 	uint32_t victims[SCHED_VICTIMS_MAX];
 };
 
@@ -59,7 +62,13 @@ uint32_t core_held_samples(const struct sched *s);
 int core_policy_reserve(struct sched *s, uint32_t held);
 /* Uses have changed: the policy files all residents anew. */
 void core_rebuild(struct sched *s);
+void core_set_flag(struct sched *s, uint32_t id, uint8_t flag);
 void core_clear_flag(struct sched *s, uint32_t id, uint8_t flag);
+
+/* --- abandoned.c */
+
+/* A sample that nobody wants any more, or SAMPLE_NONE. It is not among them any more. */
+uint32_t abandoned_next(struct sched *s);
 
 /* --- jobs.c */
 

@@ -105,6 +105,24 @@ static int order_init(struct order *order, uint64_t epoch, const uint32_t *ids, 
 	return 0;
 }
 
+void job_name(struct job *job, uint32_t id)
+{
+	struct job_sample *sample = job_sample(job, id);
+
+	if (sample->named)
+		return;
+	sample->named = 1;
+	job->named++;
+	job->covered_named += sample->seen == job->period;
+}
+
+void job_unname(struct job *job)
+{
+	for (uint32_t id = 0; id < job->sample_count; id++)
+		job_sample(job, id)->named = 0;
+	job->named = job->covered_named = 0;
+}
+
 /* Hangs the entries of an order that are not consumed behind the chains of their
  * samples. All orders before it are linked already. */
 static void link_order(struct job *job, uint32_t slot)
@@ -209,6 +227,8 @@ int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t cou
 		if (rc)
 			return rc;
 	}
+	for (uint32_t i = 0; i < count; i++)
+		job_name(job, ids[i]);
 	if (!slot)
 		return 0;
 	if (old && !old->is_anew)
@@ -260,7 +280,7 @@ void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 	*dropped = drop_orders(job, epoch, epoch < job->epoch);
 	if (epoch != job->epoch) {
 		job->period++;
-		job->covered = 0;
+		job->covered = job->covered_named = 0;
 	}
 	job->epoch = epoch;
 }
@@ -288,6 +308,7 @@ uint32_t job_consume(struct job *job, uint32_t id)
 	if (sample->seen != job->period) {
 		sample->seen = job->period;
 		job->covered++;
+		job->covered_named += sample->named;
 	}
 	if (place == PLACE_NONE || !within_reach(job, place))
 		return PLACE_NONE;
@@ -454,7 +475,7 @@ static const char *check_chains(const struct job *job, uint32_t *cursor)
 const char *job_check(const struct job *job)
 {
 	uint32_t *cursor = array_new(job->sample_count, sizeof(*cursor));
-	uint32_t scored = 0, covered = 0;
+	uint32_t scored = 0, covered = 0, named = 0, covered_named = 0;
 	uint64_t sum = 0;
 	const char *wrong;
 
@@ -468,8 +489,13 @@ const char *job_check(const struct job *job)
 		scored += job_sample(job, i)->score >= 0;
 		sum += score_weight(job_sample(job, i)->score);
 		covered += job_sample(job, i)->seen == job->period;
+		named += job_sample(job, i)->named;
+		covered_named +=
+			job_sample(job, i)->named && job_sample(job, i)->seen == job->period;
 	}
 	if (scored != job->scored || sum != job->score_sum)
 		return "a job's scores do not add up";
+	if (named != job->named || covered_named != job->covered_named)
+		return "what a job has said to read does not add up";
 	return covered == job->covered ? NULL : "a job's coverage is off";
 }

@@ -36,9 +36,10 @@ struct order {
 
 struct job_sample {
 	float score;
-	uint32_t head; /* place of the first entry ahead */
-	uint32_t tail; /* place of the last; garbage while head is PLACE_NONE */
-	uint32_t seen; /* the period of the last access */
+	uint32_t head;	    /* place of the first entry ahead */
+	uint32_t tail;	    /* place of the last; garbage while head is PLACE_NONE */
+	uint32_t seen : 31; /* the period of the last access; 0: none */
+	uint32_t named : 1; /* the job has said that it reads it */
 };
 
 struct job {
@@ -46,8 +47,10 @@ struct job {
 	size_t stride;
 	bool owns_samples;
 	uint32_t sample_count;
-	uint32_t period; /* one more with each epoch that begins; from 1 */
-	uint32_t covered;
+	uint32_t period;	/* one more with each epoch that begins; from 1 */
+	uint32_t covered;	/* samples seen in this period */
+	uint32_t named;		/* samples that it has said to read */
+	uint32_t covered_named; /* of these: seen in this period */
 	uint32_t scored;
 	uint64_t score_sum; /* of score_weight(): exact, whatever the sequence of updates */
 	struct percentiles percentiles; /* of the scores */
@@ -55,6 +58,7 @@ struct job {
 	double benefit;			/* of a hit, as a multiple of that; below 0: not measured */
 	double pace; /* what distances are multiplied by to compare them with others' */
 	uint64_t epoch;
+	bool ended; /* its training has, and has said nothing since */
 	struct order orders[SCHED_ORDERS_MAX];
 	uint8_t sequence[SCHED_ORDERS_MAX]; /* slots, by epoch */
 	uint8_t rank[SCHED_ORDERS_MAX];	    /* inverse of sequence */
@@ -108,6 +112,10 @@ void job_score(struct job *job, uint32_t id, float score);
  * beginning that both share stays consumed: a training may think better of the rest.
  * -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
+/* The job reads this sample; those that an order names are named by it. */
+void job_name(struct job *job, uint32_t id);
+/* Nothing is known of what it reads. */
+void job_unname(struct job *job);
 /* An epoch before the present one begins anew. `*dropped`: unconsumed entries went away. */
 void job_epoch(struct job *job, uint64_t epoch, bool *dropped);
 /* All orders go. Whether unconsumed entries went away with them. */

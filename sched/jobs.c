@@ -99,6 +99,14 @@ void core_rank_anew(struct sched *s)
 	core_rebuild(s);
 }
 
+/* The training says something: it is another one if the last has ended, and reads other samples. */
+static void begin_anew(struct job *job)
+{
+	if (job->ended)
+		job_unname(job);
+	job->ended = false;
+}
+
 int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
 {
 	struct job *job = sched_job(s, job_id);
@@ -107,7 +115,9 @@ int sched_score(struct sched *s, uint32_t job_id, uint32_t id, float score)
 		return -ERANGE;
 	if (!isfinite(score) || score < 0)
 		return -EINVAL;
+	begin_anew(job);
 	job_score(job, id, score);
+	core_clear_flag(s, id, SAMPLE_ABANDONED);
 	if (ranking_is_old(s, job))
 		core_rank_anew(s);
 	else if (s->policy->rescore && sample_may_leave(&s->samples[id]))
@@ -129,21 +139,40 @@ int sched_pace(struct sched *s, uint32_t job_id, double seconds, double benefit)
 	return 0;
 }
 
+static bool are_known(const struct sched *s, const uint32_t *ids, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (ids[i] >= s->sample_count)
+			return false;
+	return true;
+}
+
+int sched_name(struct sched *s, uint32_t job_id, const uint32_t *ids, uint32_t count)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job || !are_known(s, ids, count))
+		return -ERANGE;
+	begin_anew(job);
+	for (uint32_t i = 0; i < count; i++)
+		job_name(job, ids[i]);
+	return 0;
+}
+
 int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t *ids,
 		uint32_t count)
 {
 	struct job *job = sched_job(s, job_id);
 	int rc;
 
-	if (!job || count > SCHED_ORDER_MAX)
+	if (!job || count > SCHED_ORDER_MAX || !are_known(s, ids, count))
 		return -ERANGE;
-	for (uint32_t i = 0; i < count; i++)
-		if (ids[i] >= s->sample_count)
-			return -ERANGE;
+	begin_anew(job);
 	rc = job_order(job, epoch, ids, count);
-	if (!rc)
-		horizon_changed(s);
-	return rc;
+	if (rc)
+		return rc;
+	horizon_changed(s);
+	return 0;
 }
 
 int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
@@ -153,6 +182,7 @@ int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 
 	if (!job)
 		return -ERANGE;
+	begin_anew(job);
 	job_epoch(job, epoch, &dropped);
 	if (s->ranking.scored_jobs > 1)
 		ranking_refresh(s);

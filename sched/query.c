@@ -119,7 +119,10 @@ int sched_get_job_stats(const struct sched *s, uint32_t job_id, struct sched_job
 		.order_read = job_read(job),
 		.order_bytes = job_order_bytes(job),
 		.covered = job->covered,
+		.named = job->named,
+		.covered_named = job->covered_named,
 		.scored = job->scored,
+		.ended = job->ended,
 	};
 	return 0;
 }

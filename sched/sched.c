@@ -229,7 +229,7 @@ int sched_size(struct sched *s, uint32_t id, uint64_t size)
 
 /* --- states and bytes ---------------------------------------------------------- */
 
-static void set_flag(struct sched *s, uint32_t id, uint8_t flag)
+void core_set_flag(struct sched *s, uint32_t id, uint8_t flag)
 {
 	struct sample *sample = &s->samples[id];
 	uint64_t bytes = sample->state == SAMPLE_ABSENT ? 0 : sample->size;
@@ -237,6 +237,7 @@ static void set_flag(struct sched *s, uint32_t id, uint8_t flag)
 	if (sample->flags & flag)
 		return;
 	sample->flags |= flag;
+	s->abandoned_count += flag == SAMPLE_ABANDONED;
 	if (flag == SAMPLE_PINNED)
 		s->stats.pinned_bytes += bytes;
 	if (flag == SAMPLE_PREFETCHED) {
@@ -253,6 +254,7 @@ void core_clear_flag(struct sched *s, uint32_t id, uint8_t flag)
 	if (!(sample->flags & flag))
 		return;
 	sample->flags &= (uint8_t)~flag;
+	s->abandoned_count -= flag == SAMPLE_ABANDONED;
 	if (flag == SAMPLE_PINNED)
 		s->stats.pinned_bytes -= bytes;
 	if (flag == SAMPLE_PREFETCHED) {
@@ -285,6 +287,7 @@ static void release_sample(struct sched *s, uint32_t id)
 	struct sample *sample = &s->samples[id];
 
 	core_clear_flag(s, id, SAMPLE_PREFETCHED);
+	core_clear_flag(s, id, SAMPLE_ABANDONED);
 	if (sample->flags & SAMPLE_PINNED)
 		s->stats.pinned_bytes -= sample->size;
 	sample->state = SAMPLE_ABSENT;
@@ -302,15 +305,17 @@ static void drop_resident(struct sched *s, uint32_t id)
 
 /* Finds who leaves so that `id` fits, and lets them go. False: it does not fit. Then everybody
  * is where they were, unless more had to leave than may at once: those who were worth less
- * have left all the same. A pinned newcomer is worth anybody's place. */
+ * have left all the same. A pinned newcomer is worth anybody's place, and any newcomer that of what
+ * a training has left behind. */
 static bool make_room(struct sched *s, uint32_t id, uint32_t *victims)
 {
 	const struct policy *policy = s->policy;
 	const struct sample *sample = &s->samples[id];
 	uint32_t judged = sample->flags & SAMPLE_PINNED ? SAMPLE_NONE : id;
 	uint64_t held = held_bytes(s), capacity = s->stats.capacity_bytes;
+	bool abandoned[SCHED_VICTIMS_MAX]; /* whether each victim was */
 	uint32_t count = 0;
-	bool fits = true;
+	bool fits = true, worth_less = true;
 
 	if (sample->size > capacity)
 		return false;
@@ -323,9 +328,14 @@ static bool make_room(struct sched *s, uint32_t id, uint32_t *victims)
 			fits = false;
 			break;
 		}
-		victim = policy->victim(s, judged);
+		victim = worth_less ? policy->victim(s, judged) : SAMPLE_NONE;
+		worth_less = victim != SAMPLE_NONE;
+		if (!worth_less)
+			victim = abandoned_next(s);
 		if (victim == SAMPLE_NONE)
 			goto put_back;
+		abandoned[count] = !worth_less || s->samples[victim].flags & SAMPLE_ABANDONED;
+		core_clear_flag(s, victim, SAMPLE_ABANDONED);
 		policy->leave(s, victim);
 		held -= s->samples[victim].size;
 		s->victims[count++] = victim;
@@ -337,8 +347,11 @@ static bool make_room(struct sched *s, uint32_t id, uint32_t *victims)
 	return fits;
 
 put_back:
-	while (count > 0)
+	while (count > 0) {
 		(policy->restore ? policy->restore : policy->enter)(s, s->victims[--count]);
+		if (abandoned[count])
+			core_set_flag(s, s->victims[count], SAMPLE_ABANDONED);
+	}
 	return false;
 }
 
@@ -440,6 +453,7 @@ int sched_access(struct sched *s, uint32_t job_id, uint32_t id, uint64_t size,
 		verdict->action = SCHED_HIT;
 		verdict->prefetched = sample->flags & SAMPLE_PREFETCHED;
 		count_hit(s, id);
+		core_clear_flag(s, id, SAMPLE_ABANDONED);
 		if (s->policy->touch && sample_may_leave(sample))
 			s->policy->touch(s, id);
 		break;
@@ -551,7 +565,7 @@ static bool prefetch_job(struct sched *s, uint32_t slot, uint64_t share, uint64_
 	if (verdict->action != SCHED_ADMIT)
 		return false;
 	s->samples[*id].prefetcher = (uint8_t)slot;
-	set_flag(s, *id, SAMPLE_PREFETCHED);
+	core_set_flag(s, *id, SAMPLE_PREFETCHED);
 	s->stats.prefetches++;
 	job->scan++;
 	return true;
@@ -606,7 +620,8 @@ int sched_pin(struct sched *s, uint32_t id)
 	if (id >= s->sample_count)
 		return -ERANGE;
 	leave(s, id);
-	set_flag(s, id, SAMPLE_PINNED);
+	core_clear_flag(s, id, SAMPLE_ABANDONED);
+	core_set_flag(s, id, SAMPLE_PINNED);
 	return 0;
 }
 

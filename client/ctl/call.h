@@ -42,6 +42,7 @@ int verb_paths(struct call *call); /* evict, pin and unpin */
 int verb_capacity(struct call *call);
 int verb_policy(struct call *call);
 int verb_rescan(struct call *call);
+int verb_forget(struct call *call);
 int verb_report(struct call *call);
 int verb_umount(struct call *call);
 int verb_debug(struct call *call);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "call.h"
 #include "list.h"
@@ -62,6 +63,29 @@ int verb_policy(struct call *call)
 int verb_rescan(struct call *call)
 {
 	return call_command(call, "rescan");
+}
+
+/* A job that is in use stays, without its orders and scores. */
+int verb_forget(struct call *call)
+{
+	char folder[512];
+	int code, fd;
+
+	if (!call->count)
+		return call_command(call, "forget");
+	if (strpbrk(call->words[0], "/\n") || strlen(call->words[0]) > 200)
+		return say(EXIT_USAGE, "'%s' cannot be the name of a job", call->words[0]);
+	code = call_command(call, "forget %s", call->words[0]);
+	snprintf(folder, sizeof(folder), "jobs/%s", call->words[0]);
+	fd = code ? -1 : mount_file(call->mount, folder);
+	if (fd < 0)
+		return code;
+	close(fd);
+	say_line(stdout,
+		 "the orders and scores of job %s are forgotten; the job stays while a process "
+		 "uses it",
+		 call->words[0]);
+	return code;
 }
 
 int verb_paths(struct call *call)

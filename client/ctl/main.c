@@ -64,6 +64,8 @@ static const struct verb verbs[] = {
 	  verb_policy },
 	{ "rescan", "", "looks for files that are new at the source", "", 0, NEEDS_MOUNT,
 	  verb_rescan },
+	{ "forget", "[JOB]", "forgets what trainings that are gone have said, or what JOB has", "",
+	  1, NEEDS_MOUNT, verb_forget },
 	{ "umount", "[--lazy]", "unmounts, or says who keeps the mount busy", "l", 0,
 	  NEEDS_NO_MOUNT, verb_umount },
 	{ "debug", "", "prints what belongs into a bug report", "", 0, TRIES_MOUNT, verb_debug },

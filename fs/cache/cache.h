@@ -124,8 +124,12 @@ struct cache_job_figures {
 };
 void cache_get_job_figures(struct cache *cache, uint32_t job, struct cache_job_figures *figures);
 /* The training of the job has ended: its orders are forgotten, and its pace if it was not read for
- * since then. Its scores stay. */
+ * since then. Its scores stay. What it leaves in memory makes room for whatever comes. */
 void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms);
+/* The same at once, and its scores go, too. */
+int cache_job_forget(struct cache *cache, uint32_t job);
+/* The job reads these samples and no others, as far as it has said: coverage is of them. */
+int cache_name(struct cache *cache, uint32_t job, const uint32_t *ids, uint32_t count);
 int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const float *scores,
 		uint32_t count);
 int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,

@@ -46,6 +46,8 @@ int cache_job_end(struct cache *cache, uint32_t job)
 
 	lock_acquire(&cache->lock);
 	rerate_ahead_locked(cache, job);
+	if (job)
+		(void)sched_abandon(cache->sched, job);
 	rc = sched_job_end(cache->sched, job);
 	if (!rc)
 		start_soon_locked(cache);
@@ -59,15 +61,29 @@ void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms)
 	struct sched_job_stats stats;
 
 	lock_acquire(&cache->lock);
-	if (!sched_get_job_stats(cache->sched, job, &stats) && stats.order_bytes) {
+	if (!sched_get_job_stats(cache->sched, job, &stats) && !stats.ended &&
+	    (stats.order_bytes || stats.scored)) {
 		rerate_ahead_locked(cache, job);
-		(void)sched_drop_orders(cache->sched, job);
+		(void)sched_abandon(cache->sched, job);
+		start_soon_locked(cache);
 	}
 	if (pace->begun && pace->last_ms <= since_ms) {
 		*pace = (struct pace){ .last_ms = pace->last_ms };
 		(void)sched_pace(cache->sched, job, 0, 0);
 	}
 	lock_release(&cache->lock);
+}
+
+int cache_job_forget(struct cache *cache, uint32_t job)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rerate_ahead_locked(cache, job);
+	rc = sched_forget_job(cache->sched, job);
+	start_soon_locked(cache);
+	lock_release(&cache->lock);
+	return rc;
 }
 
 uint64_t cache_job_read_ms(struct cache *cache, uint32_t job)
@@ -129,6 +145,21 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 	}
 	for (uint32_t i = 0; !rc && i < count; i++)
 		ratings_change_locked(cache, slots[i]);
+	lock_release(&cache->lock);
+	free(slots);
+	return rc;
+}
+
+int cache_name(struct cache *cache, uint32_t job, const uint32_t *ids, uint32_t count)
+{
+	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
+	int rc = slots ? 0 : -ENOMEM;
+
+	lock_acquire(&cache->lock);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = numbering_slot(&cache->numbering, ids[i], &slots[i]);
+	if (!rc)
+		rc = sched_name(cache->sched, job, slots, count);
 	lock_release(&cache->lock);
 	free(slots);
 	return rc;

@@ -149,6 +149,17 @@ static int on_capacity(void *context, uint64_t bytes, double share)
 	return cache_set_capacity(cache_of(context), capacity_of(context, bytes, share));
 }
 
+static int on_forget(void *context, const char *name)
+{
+	return jobs_forget(context, name);
+}
+
+/* Without it coverage is of all samples: nothing else is lost. */
+static void on_table(void *context, const uint32_t *ids, uint32_t count)
+{
+	(void)cache_name(cache_of(context), ((struct control_file *)context)->job, ids, count);
+}
+
 static int on_policy(void *context, const char *name)
 {
 	return cache_set_policy(cache_of(context), name);
@@ -181,6 +192,8 @@ const struct control_ops apply_ops = {
 	.capacity = on_capacity,
 	.policy = on_policy,
 	.rescan = on_rescan,
+	.forget = on_forget,
+	.table = on_table,
 };
 
 /* --- requests ----------------------------------------------------------------------------------*/

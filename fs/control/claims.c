@@ -93,6 +93,14 @@ bool claims_has(const struct claims *claims, uint32_t job)
 	return false;
 }
 
+bool claims_has_besides(const struct claims *claims, uint32_t job, const struct process *process)
+{
+	for (unsigned i = 0; i < claims->count; i++)
+		if (claims->all[i].job == job && !is_same(&claims->all[i].process, process))
+			return true;
+	return false;
+}
+
 void claims_forget(struct claims *claims, uint32_t job)
 {
 	for (unsigned i = claims->count; i-- > 0;)

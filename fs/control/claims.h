@@ -59,6 +59,8 @@ bool claims_open(struct claims *claims, const struct process *process, uint64_t 
 void claims_close(struct claims *claims, const struct process *process, uint32_t job);
 /* Whether the job has a process that has its file open, or may live. */
 bool claims_has(const struct claims *claims, uint32_t job);
+/* The same without one process. */
+bool claims_has_besides(const struct claims *claims, uint32_t job, const struct process *process);
 /* The job has ended, or its training: nobody reads for it. */
 void claims_forget(struct claims *claims, uint32_t job);
 /* Copies the processes that have no file open; those that are found to be gone are to be told of.

@@ -36,10 +36,10 @@ struct control_hooks {
 	void (*print_more)(void *context, FILE *out, bool metrics);
 };
 
-enum control_kind { CONTROL_COUNTER, CONTROL_GAUGE };
+enum control_figure_kind { CONTROL_COUNTER, CONTROL_GAUGE };
 
 struct control_figure {
-	enum control_kind kind;
+	enum control_figure_kind kind;
 	const char *name; /* of `stats`; _ms or _us at its end is the unit */
 	double value;
 	const char *help; /* one sentence, without backslashes and newlines */
@@ -49,7 +49,8 @@ struct control_figure {
 void control_print_figure(FILE *out, bool metrics, const struct control_figure *figure);
 /* For figures with labels: what comes before them in `metrics`, where their names begin with
  * shadefs_ and those of counters end in _total. */
-void control_print_head(FILE *out, enum control_kind kind, const char *name, const char *help);
+void control_print_head(FILE *out, enum control_figure_kind kind, const char *name,
+			const char *help);
 
 struct control_options {
 	struct cache *cache;

@@ -21,8 +21,8 @@ struct figures {
 	struct control_figure list[FIGURES_MAX];
 };
 
-static void add(struct figures *figures, enum control_kind kind, const char *name, double value,
-		const char *help)
+static void add(struct figures *figures, enum control_figure_kind kind, const char *name,
+		double value, const char *help)
 {
 	assert(figures->count < FIGURES_MAX);
 	figures->list[figures->count++] =
@@ -101,7 +101,6 @@ static void add_source(const struct cache_stats *s, struct figures *to)
 static void add_training(struct control *control, const struct cache_stats *s, struct figures *to)
 {
 	struct cache *cache = control->options.cache;
-	uint32_t samples = cache_samples(cache);
 	struct cache_job_figures first;
 
 	cache_get_job_figures(cache, 0, &first);
@@ -111,8 +110,10 @@ static void add_training(struct control *control, const struct cache_stats *s, s
 	add_gauge(to, "order_ahead", (double)s->job.order_ahead, "Entries ahead of job 0.");
 	add_gauge(to, "order_bytes", (double)s->job.order_bytes, "Memory of its orders.");
 	add_gauge(to, "scored", s->job.scored, "Files that job 0 has scored.");
-	add_gauge(to, "coverage", samples ? (double)s->job.covered / samples : 0,
-		  "Share of the files that job 0 has read in this epoch.");
+	add_gauge(to, "reads_samples", s->job.named,
+		  "Files that job 0 has said to read; 0: it has not said.");
+	add_gauge(to, "coverage", coverage_of(control, &s->job),
+		  "Share of these, or of all files, that job 0 has read in this epoch.");
 	add_gauge(to, "t_hit_ms", first.hit_s * 1000, "Time of a hit.");
 	add_gauge(to, "t_miss_ms", first.miss_s * 1000, "Time of a miss of job 0.");
 	add_gauge(to, "t_step_ms", first.step_s * 1000, "Time between accesses of job 0.");
@@ -159,7 +160,8 @@ static double seconds_of(const char *name, size_t *length)
 	return name[*length + 1] == 'm' ? 1e3 : 1e6;
 }
 
-void control_print_head(FILE *out, enum control_kind kind, const char *name, const char *help)
+void control_print_head(FILE *out, enum control_figure_kind kind, const char *name,
+			const char *help)
 {
 	size_t length;
 	const char *unit = seconds_of(name, &length) > 0 ? "_seconds" : "";

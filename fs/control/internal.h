@@ -117,6 +117,9 @@ void job_claim(struct control_file *file, int32_t thread);
 void job_unclaim(struct control_file *file);
 /* The job of a directory that has no open files, and whose name goes. 0 or a negative errno. */
 int job_end_locked(struct control *control, unsigned dir);
+/* What was said for a job goes at once, and the job with it unless it is in use; "0": job 0, if no
+ * other has that name; "": all that nobody uses but the file. 0 or -ENOENT. */
+int jobs_forget(const struct control_file *file, const char *name);
 /* Looks who lives, and which trainings have ended. */
 void jobs_tick(struct control *control);
 
@@ -145,6 +148,10 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 /* --- report.c */
 
 report report_config, report_scores, report_order, report_resident, report_job_stats;
+
+/* The share that a job has read in its epoch: of the samples that it has said to read, else of
+ * all. */
+double coverage_of(const struct control *control, const struct sched_job_stats *stats);
 
 /* --- figures.c */
 

@@ -7,6 +7,8 @@
  * removed, as by rmdir. Job 0 stays, with its scores, and loses its orders.
  */
 #include <assert.h>
+#include <errno.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "control/internal.h"
@@ -159,6 +161,58 @@ static void end_jobs(struct control *control, uint64_t now_ms)
 		(void)job_end_locked(control, dir);
 	}
 	lock_release(&control->jobs_lock);
+}
+
+/* --- by hand ------------------------------------------------------------------------------------
+ */
+
+/* Whether a process besides the one that asks uses the job. What it has opened counts, not what is
+ * read: nobody says how soon the next read comes. */
+static bool is_used_locked(struct control *control, unsigned dir, const struct control_file *asks)
+{
+	unsigned own = asks->dir == dir;
+	bool used;
+
+	lock_assert_held(&control->jobs_lock);
+	lock_acquire(&control->claims_lock);
+	used = control->jobs[dir].controls > own ||
+	       claims_has_besides(&control->claims, control->jobs[dir].id, &asks->process);
+	lock_release(&control->claims_lock);
+	return used;
+}
+
+/* One that is in use stays, without what it has said so far. */
+static int forget_locked(struct control *control, unsigned dir)
+{
+	lock_assert_held(&control->jobs_lock);
+	if (dir && !control->jobs[dir].opens)
+		return job_end_locked(control, dir);
+	return cache_job_forget(control->options.cache, control->jobs[dir].id);
+}
+
+static int forget_named_locked(struct control *control, const char *name)
+{
+	lock_assert_held(&control->jobs_lock);
+	for (unsigned dir = 1; dir <= JOBS_MAX; dir++)
+		if (!strcmp(control->jobs[dir].name, name))
+			return forget_locked(control, dir);
+	return strcmp(name, "0") ? -ENOENT : forget_locked(control, 0);
+}
+
+int jobs_forget(const struct control_file *file, const char *name)
+{
+	struct control *control = file->control;
+	int rc = 0;
+
+	look_who_lives(control);
+	lock_acquire(&control->jobs_lock);
+	if (*name)
+		rc = forget_named_locked(control, name);
+	for (unsigned dir = 0; !*name && !rc && dir <= JOBS_MAX; dir++)
+		if ((!dir || *control->jobs[dir].name) && !is_used_locked(control, dir, file))
+			rc = forget_locked(control, dir);
+	lock_release(&control->jobs_lock);
+	return rc;
 }
 
 void jobs_tick(struct control *control)

@@ -205,6 +205,9 @@ static void write_keep(struct control_parser *p)
 {
 	if (p->table_changed)
 		control_pool_free(&p->old_table);
+	if (p->table_changed && p->table.used)
+		p->ops->table(p->ctx, (const uint32_t *)(const void *)p->table.data,
+			      (uint32_t)(p->table.used / sizeof(uint32_t)));
 	drop_applied(p);
 }
 
@@ -222,6 +225,8 @@ static int apply_text(struct control_parser *p, const struct control_command *co
 		return ops->pin(p->ctx, text);
 	case CONTROL_UNPIN:
 		return ops->unpin(p->ctx, text);
+	case CONTROL_FORGET:
+		return ops->forget(p->ctx, text);
 	default:
 		assert(command->kind == CONTROL_POLICY);
 		return ops->policy(p->ctx, text);
@@ -286,21 +291,14 @@ static int apply_command(struct control_parser *p, const struct control_command 
 static const char *command_name(enum control_kind kind)
 {
 	static const char *const names[] = {
-		[CONTROL_SCORES] = "score",
-		[CONTROL_ORDER] = "order",
-		[CONTROL_EPOCH] = "epoch",
-		[CONTROL_WARM] = "warm",
-		[CONTROL_EVICT] = "evict",
-		[CONTROL_PIN] = "pin",
-		[CONTROL_UNPIN] = "unpin",
-		[CONTROL_CAPACITY] = "capacity",
-		[CONTROL_POLICY] = "policy",
-		[CONTROL_RESCAN] = "rescan",
-		[CONTROL_USES] = "uses",
-		[CONTROL_GROUP] = "group",
-		[CONTROL_SHARED] = "order",
-		[CONTROL_READ_SHARED] = "order",
-		[CONTROL_READ_IMPORTANCE] = "importance",
+		[CONTROL_SCORES] = "score",	 [CONTROL_ORDER] = "order",
+		[CONTROL_EPOCH] = "epoch",	 [CONTROL_WARM] = "warm",
+		[CONTROL_EVICT] = "evict",	 [CONTROL_PIN] = "pin",
+		[CONTROL_UNPIN] = "unpin",	 [CONTROL_CAPACITY] = "capacity",
+		[CONTROL_POLICY] = "policy",	 [CONTROL_RESCAN] = "rescan",
+		[CONTROL_FORGET] = "forget",	 [CONTROL_USES] = "uses",
+		[CONTROL_GROUP] = "group",	 [CONTROL_SHARED] = "order",
+		[CONTROL_READ_SHARED] = "order", [CONTROL_READ_IMPORTANCE] = "importance",
 	};
 
 	return names[kind];
@@ -313,6 +311,8 @@ static const char *reason_of(enum control_kind kind, int error)
 
 	if (kind == CONTROL_CAPACITY && error == -EBUSY)
 		return "the pinned samples need more, so unpin some first";
+	if (kind == CONTROL_FORGET && error == -ENOENT)
+		return "there is no such job";
 	if (kind == CONTROL_GROUP && error == -EPERM)
 		return "only a job of its own, in .shade/jobs, can be in a group";
 	if ((is_shared || kind == CONTROL_READ_IMPORTANCE) && error == -ENXIO)
@@ -391,7 +391,7 @@ struct control_parser *control_parser_new(const struct control_ops *ops, void *c
 	       ops->check_policy && ops->scores && ops->order && ops->epoch && ops->warm &&
 	       ops->evict && ops->pin && ops->unpin && ops->capacity && ops->policy &&
 	       ops->rescan && ops->group && ops->shared && ops->read_shared &&
-	       ops->read_importance);
+	       ops->read_importance && ops->forget && ops->table);
 	if (!p)
 		return NULL;
 	p->ops = ops;

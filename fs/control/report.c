@@ -79,6 +79,15 @@ static void print_times(const struct cache_job_figures *figures, FILE *out)
 		figures->benefit);
 }
 
+double coverage_of(const struct control *control, const struct sched_job_stats *stats)
+{
+	uint32_t samples = cache_samples(control->options.cache);
+
+	if (stats->named)
+		return (double)stats->covered_named / stats->named;
+	return samples ? (double)stats->covered / samples : 0;
+}
+
 int report_job_stats(struct control *control, uint32_t job, FILE *out)
 {
 	static const enum epoch_counter own[] = {
@@ -86,7 +95,6 @@ int report_job_stats(struct control *control, uint32_t job, FILE *out)
 		EPOCH_COALESCED, EPOCH_BACKEND_READS, EPOCH_BACKEND_BYTES,   EPOCH_FETCH_ERRORS,
 		EPOCH_WAITS,	 EPOCH_WAIT_MS,	      EPOCH_WAITING_MS,
 	};
-	uint32_t samples = cache_samples(control->options.cache);
 	struct cache_job_figures figures;
 	struct sched_job_stats s;
 
@@ -95,9 +103,10 @@ int report_job_stats(struct control *control, uint32_t job, FILE *out)
 	cache_get_job_figures(control->options.cache, job, &figures);
 	fprintf(out,
 		"job %" PRIu32 "\nepoch %" PRIu64 "\nuses %.15g\norder_ahead %" PRIu64
-		"\norder_bytes %" PRIu64 "\nscored %" PRIu32 "\ncoverage %.15g\n",
+		"\norder_bytes %" PRIu64 "\nscored %" PRIu32 "\nreads_samples %" PRIu32
+		"\ncoverage %.15g\n",
 		job, s.epoch, cache_get_uses(control->options.cache, job), s.order_ahead,
-		s.order_bytes, s.scored, samples ? (double)s.covered / samples : 0);
+		s.order_bytes, s.scored, s.named, coverage_of(control, &s));
 	for (unsigned i = 0; i < sizeof(own) / sizeof(own[0]); i++)
 		fprintf(out, "%s %" PRIu64 "\n", epochs_counter_names[own[i]],
 			figures.counters.values[own[i]]);

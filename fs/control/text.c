@@ -478,6 +478,26 @@ static int line_importance(struct control_parser *p, struct span rest)
 	return expect_end(p, "importance", rest);
 }
 
+/* forget JOB: the name is the rest of the line, for it may have blanks. */
+static int line_forget(struct control_parser *p, struct span rest)
+{
+	struct control_command *command;
+	size_t text_at = p->texts.used;
+
+	while (rest.at < rest.end && (*rest.at == ' ' || *rest.at == '\t'))
+		rest.at++;
+	if (memchr(rest.at, 0, span_size(rest)))
+		return fail_word(p, "forget", rest, "the name of a job");
+	if (control_pool_add(&p->texts, rest.at, span_size(rest)) ||
+	    control_pool_add(&p->texts, "", 1))
+		return -ENOMEM;
+	command = control_add_command(p, CONTROL_FORGET);
+	if (!command)
+		return -ENOMEM;
+	command->text_at = text_at;
+	return 0;
+}
+
 static int line_rescan(struct control_parser *p, struct span rest)
 {
 	if (!control_add_command(p, CONTROL_RESCAN))
@@ -494,7 +514,7 @@ static const struct {
 	{ "evict", line_evict },	   { "pin", line_pin },	      { "unpin", line_unpin },
 	{ "epoch", line_epoch },	   { "policy", line_policy }, { "rescan", line_rescan },
 	{ "capacity", line_capacity },	   { "uses", line_uses },     { "group", line_group },
-	{ "importance", line_importance },
+	{ "importance", line_importance }, { "forget", line_forget },
 };
 
 /* A whole line without its newline. */

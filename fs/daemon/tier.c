@@ -230,7 +230,7 @@ static uint64_t figure_of(const struct engine_server_stats *server, unsigned whi
 static void print_server_metrics(FILE *out, const struct tier_stats *stats)
 {
 	static const struct {
-		enum control_kind kind;
+		enum control_figure_kind kind;
 		const char *name, *help;
 	} figures[] = {
 		{ CONTROL_GAUGE, "tier_node_up", "Whether a server of the tier is asked." },

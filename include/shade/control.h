@@ -31,6 +31,9 @@
  *     capacity SIZE              512M, 8G (of 1024), or 40%
  *     policy NAME
  *     rescan
+ *     forget JOB                 the orders and scores of a job go, and the job itself unless it
+ *                                has open files; 0: the job that is always there. Without JOB: all
+ *                                jobs whose trainings are gone
  *
  * PATH is the rest of the line, relative to the mount; SAMPLE is an id or a path, and a path
  * of digits alone is written ./123. In both \nnn (octal) is a byte and \\ a backslash.

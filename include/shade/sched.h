@@ -79,7 +79,10 @@ struct sched_job_stats {
 	uint32_t order_read;  /* entries of that epoch's order that were consumed */
 	uint64_t order_bytes; /* memory that the announced orders take, consumed or not */
 	uint32_t covered;     /* distinct samples read since the epoch began */
-	uint32_t scored;      /* samples that have a score */
+	uint32_t named; /* samples that it has said to read, see sched_name(); 0: it has not */
+	uint32_t covered_named; /* of these: read since the epoch began */
+	uint32_t scored;	/* samples that have a score */
+	bool ended;		/* since sched_abandon() it has said nothing */
 };
 
 /* `policy` is a name of sched_policy_name(), or NULL for the default. */
@@ -138,6 +141,10 @@ int sched_importance(const struct sched *s, uint32_t jobs, float *out);
  */
 int sched_order(struct sched *s, uint32_t job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 
+/* The job reads these samples, and no others, as far as is known: coverage is of them. What its
+ * orders have is added. */
+int sched_name(struct sched *s, uint32_t job, const uint32_t *ids, uint32_t count);
+
 /* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
  * one means that a training has begun anew: no order counts any more. */
 int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
@@ -145,6 +152,13 @@ int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
 /* The training of the job has ended: its orders, read or not, go, and their memory with them. Its
  * scores and its epoch stay. */
 int sched_drop_orders(struct sched *s, uint32_t job);
+
+/* The same, and what the job has used and no other wants leaves before a newcomer is refused: no
+ * other job expects it, nor, unless that has ended as well, has scored it or used it in its epoch.
+ * Whatever is used, expected or scored from now on is somebody's again. */
+int sched_abandon(struct sched *s, uint32_t job);
+/* The same, and its scores go, too. */
+int sched_forget_job(struct sched *s, uint32_t job);
 
 /* A pinned sample does not leave. An absent one stays once it is fetched. */
 int sched_pin(struct sched *s, uint32_t id);

@@ -13,7 +13,7 @@ def usage(fake):
     refuses(run(), 2, "VERB")
     refuses(run("fly", fake.mnt), 2, "fly")
     for verb in ("status", "stats", "top", "score", "order", "epoch", "warm", "evict", "pin",
-                 "unpin", "capacity", "policy", "rescan", "umount", "debug"):
+                 "unpin", "capacity", "policy", "rescan", "forget", "umount", "debug"):
         refuses(run(verb), 2, verb, "mount point")
         refuses(run(verb, fake.mnt, "--fly"), 2, "--fly")
         refuses(run(verb, fake.mnt, "-x"), 2, "-x")

@@ -188,6 +188,24 @@ static int on_uses(void *ctx, double uses)
 	return on_epoch(ctx, (uint64_t)(uses * 1e9));
 }
 
+static int on_forget(void *ctx, const char *job)
+{
+	struct world *world = ctx;
+
+	fuzz_require(strlen(job) <= SHADE_LINE_MAX, "a text is bounded");
+	digest_add(world, 'f');
+	for (; *job; job++)
+		digest_add(world, (unsigned char)*job);
+	return ++world->calls == world->refuse_at ? -EBUSY : 0;
+}
+
+static void on_table(void *ctx, const uint32_t *ids, uint32_t count)
+{
+	(void)ctx;
+	(void)ids;
+	(void)count;
+}
+
 static int on_rescan(void *ctx)
 {
 	return digest_text(ctx, 'r', "rescan");
@@ -214,6 +232,8 @@ static const struct control_ops ops = {
 	.capacity = on_capacity,
 	.policy = on_policy,
 	.rescan = on_rescan,
+	.forget = on_forget,
+	.table = on_table,
 };
 
 /* A call to the parser has returned `error`. */
@@ -317,7 +337,7 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 		FUZZ_PART("pin ./x\npin ./\n"),
 		FUZZ_PART("evict ./y\nunpin z\n"),
 		FUZZ_PART("capacity 40%\ncapacity 8G\n"),
-		FUZZ_PART("policy lru\nuses 2.5\nrescan\n# note\n\n"),
+		FUZZ_PART("policy lru\nuses 2.5\nrescan\nforget\nforget a b\n# note\n\n"),
 		FUZZ_PART("\365SHD\1\0\1\0\30\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\200"
 			  "?\0\0\0@"),
 		FUZZ_PART("\365SHD\1\0\2\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0"

@@ -24,8 +24,9 @@ Test(control, every_command)
 		       "capacity 8G\n"
 		       "capacity 40%\n"
 		       "policy lru\n"
+		       "forget a job\n"
 		       "rescan\n",
-		       "ok 13 commands\n");
+		       "ok 14 commands\n");
 	cr_assert_str_eq(world.log, "score 5 0.25\n"
 				    "score 6 1000\n"
 				    "epoch 18446744073709551615\n"
@@ -38,6 +39,7 @@ Test(control, every_command)
 				    "capacity 8589934592 0\n"
 				    "capacity 0 0.4\n"
 				    "policy lru\n"
+				    "forget a job\n"
 				    "rescan\n");
 	cr_assert_eq(world.score_calls, 1);
 }

@@ -172,11 +172,21 @@ NOTES_TEXT(warm)
 NOTES_TEXT(pin)
 NOTES_TEXT(unpin)
 NOTES_TEXT(policy)
+NOTES_TEXT(forget)
 
 static int world_rescan(void *ctx)
 {
 	note(ctx, "rescan\n");
 	return 0;
+}
+
+static void world_table(void *ctx, const uint32_t *ids, uint32_t count)
+{
+	struct world *w = ctx;
+
+	w->table_calls++;
+	for (uint32_t i = 0; i < count; i++)
+		cr_assert(ids[i] < SAMPLES);
 }
 
 static const struct control_ops world_ops = {
@@ -200,6 +210,8 @@ static const struct control_ops world_ops = {
 	.capacity = world_capacity,
 	.policy = world_policy,
 	.rescan = world_rescan,
+	.forget = world_forget,
+	.table = world_table,
 };
 
 struct world world;

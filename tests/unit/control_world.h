@@ -18,6 +18,7 @@ struct world {
 	char log[1 << 14];
 	size_t used;
 	uint32_t score_calls;
+	int table_calls;
 	uint64_t order_ids; /* of all orders, also of those too long to be written down */
 	uint64_t order_sum;
 	int refuse; /* what `evict` returns */

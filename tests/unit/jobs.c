@@ -230,3 +230,174 @@ Test(jobs, figures_that_make_no_sense)
 	cr_assert_eq(sched_pace(s, 0, 1, INFINITY), -EINVAL);
 	sched_destroy(s);
 }
+
+/* --- what a training leaves behind --------------------------------------------------------------
+ */
+
+static enum sched_action warm(struct sched *s, uint32_t id)
+{
+	struct sched_verdict verdict;
+
+	cr_assert_eq(sched_warm(s, id, 1, &verdict), 0);
+	if (verdict.action == SCHED_ADMIT)
+		cr_assert_eq(sched_commit(s, id), 0);
+	cr_assert_sound(s);
+	return verdict.action;
+}
+
+static enum sched_action read_for(struct sched *s, uint32_t job, uint32_t id)
+{
+	struct sched_verdict verdict;
+
+	cr_assert_eq(sched_access(s, job, id, 1, &verdict), 0);
+	if (verdict.action == SCHED_ADMIT)
+		cr_assert_eq(sched_commit(s, id), 0);
+	cr_assert_sound(s);
+	return verdict.action;
+}
+
+static const char *const keepers[] = { "shade", "shade-naive", "app", "icache", "minio" };
+
+/* A full cache of scored samples has no room for others, until their training has ended; and then
+ * as much as it left, and no more. */
+Test(jobs, what_an_ended_training_leaves_makes_room)
+{
+	for (unsigned i = 0; i < 5; i++) {
+		struct sched *s = make_sched(4, keepers[i], 20);
+		uint32_t job = add_job(s);
+		struct sched_job_stats stats;
+
+		for (uint32_t id = 0; id < 4; id++) {
+			score(s, job, id, 3);
+			read_for(s, job, id);
+		}
+		cr_assert_eq(warm(s, 10), SCHED_BYPASS, "%s", keepers[i]);
+		cr_assert_eq(sched_abandon(s, job), 0);
+		cr_assert_sound(s);
+		cr_assert_eq(sched_get_job_stats(s, job, &stats), 0);
+		cr_assert(stats.ended && stats.scored == 4);
+		for (uint32_t id = 10; id < 14; id++)
+			cr_assert_eq(warm(s, id), SCHED_ADMIT, "%s: %u", keepers[i], id);
+		cr_assert_eq(warm(s, 14), SCHED_BYPASS, "%s: those that were warmed", keepers[i]);
+		cr_assert_eq(sched_job_end(s, job), 0);
+		cr_assert_sound(s);
+		sched_destroy(s);
+	}
+}
+
+/* What others use, expect, have scored or pinned stays; what is used again does, too. */
+Test(jobs, what_others_want_is_not_left_behind)
+{
+	struct sched *s = make_sched(8, "shade", 20);
+	uint32_t ends = add_job(s), lives = add_job(s);
+	const uint32_t ahead[] = { 1 };
+
+	for (uint32_t id = 0; id < 8; id++)
+		read_for(s, ends, id);
+	read_for(s, lives, 0);
+	cr_assert_eq(sched_order(s, lives, 1, ahead, 1), 0);
+	score(s, lives, 2, 1);
+	cr_assert_eq(sched_pin(s, 3), 0);
+	cr_assert_eq(sched_abandon(s, ends), 0);
+	cr_assert_sound(s);
+	cr_assert_eq(read_for(s, lives, 4), SCHED_HIT);
+	cr_assert_eq(sched_pin(s, 5), 0);
+	score(s, lives, 6, 1);
+	cr_assert_eq(warm(s, 10), SCHED_ADMIT);
+	cr_assert(!sched_resident(s, 7));
+	cr_assert_eq(warm(s, 11), SCHED_BYPASS);
+	sched_destroy(s);
+}
+
+/* An order that is announced afterwards claims what was left. */
+Test(jobs, what_is_expected_again_stays)
+{
+	struct sched *s = make_sched(2, "shade", 20);
+	uint32_t job = add_job(s);
+	const uint32_t ahead[] = { 0, 1 };
+
+	read_for(s, job, 0);
+	read_for(s, job, 1);
+	cr_assert_eq(sched_abandon(s, job), 0);
+	cr_assert_eq(sched_order(s, 0, 1, ahead, 2), 0);
+	cr_assert_eq(warm(s, 10), SCHED_BYPASS);
+	cr_assert(sched_resident(s, 0) && sched_resident(s, 1));
+	sched_destroy(s);
+}
+
+/* Too large a newcomer takes nobody's place. */
+Test(jobs, what_was_left_is_put_back_if_it_is_not_enough)
+{
+	struct sched *s = make_sched(4, "shade", 20);
+	uint32_t job = add_job(s);
+	struct sched_verdict verdict;
+
+	for (uint32_t id = 0; id < 4; id++)
+		read_for(s, job, id);
+	cr_assert_eq(sched_pin(s, 0), 0);
+	cr_assert_eq(sched_abandon(s, job), 0);
+	cr_assert_eq(sched_warm(s, 10, 4, &verdict), 0);
+	cr_assert_eq(verdict.action, SCHED_BYPASS);
+	cr_assert_sound(s);
+	cr_assert_eq(sched_warm(s, 11, 3, &verdict), 0);
+	cr_assert_eq(verdict.action, SCHED_ADMIT);
+	cr_assert_eq(verdict.victim_count, 3);
+	sched_destroy(s);
+}
+
+Test(jobs, forgetting_takes_scores_too)
+{
+	struct sched *s = make_sched(4, "shade", 20);
+	struct sched_job_stats stats;
+	const uint32_t ahead[] = { 5, 6 };
+
+	score(s, 0, 0, 1);
+	cr_assert_eq(sched_order(s, 0, 1, ahead, 2), 0);
+	cr_assert_eq(sched_forget_job(s, 0), 0);
+	cr_assert_sound(s);
+	cr_assert_eq(sched_get_job_stats(s, 0, &stats), 0);
+	cr_assert(stats.scored == 0 && stats.order_ahead == 0 && stats.order_bytes == 0);
+	cr_assert_eq(sched_forget_job(s, 7), -ERANGE);
+	sched_destroy(s);
+}
+
+/* --- coverage -----------------------------------------------------------------------------------
+ */
+
+static struct sched_job_stats stats_of(const struct sched *s, uint32_t job)
+{
+	struct sched_job_stats stats;
+
+	cr_assert_eq(sched_get_job_stats(s, job, &stats), 0);
+	return stats;
+}
+
+Test(jobs, coverage_is_of_what_a_job_says_to_read)
+{
+	struct sched *s = make_sched(4, "shade", 20);
+	uint32_t job = add_job(s);
+	const uint32_t table[] = { 0, 1, 2, 3, 3 }, order[] = { 3, 4 }, wrong[] = { 20 };
+
+	cr_assert_eq(stats_of(s, job).named, 0);
+	read_for(s, job, 0);
+	read_for(s, job, 9);
+	cr_assert_eq(sched_name(s, job, table, 5), 0);
+	cr_assert(stats_of(s, job).named == 4 && stats_of(s, job).covered_named == 1);
+	cr_assert_eq(stats_of(s, job).covered, 2);
+	cr_assert_eq(sched_order(s, job, 1, order, 2), 0);
+	cr_assert_eq(stats_of(s, job).named, 5);
+	read_for(s, job, 4);
+	read_for(s, job, 4);
+	cr_assert_eq(stats_of(s, job).covered_named, 2);
+	cr_assert_eq(sched_epoch(s, job, 1), 0);
+	cr_assert(stats_of(s, job).named == 5 && stats_of(s, job).covered_named == 0);
+	cr_assert_eq(sched_name(s, job, wrong, 1), -ERANGE);
+	cr_assert_sound(s);
+	/* The next training of the job reads something else. */
+	cr_assert_eq(sched_abandon(s, job), 0);
+	cr_assert_eq(stats_of(s, job).named, 5);
+	cr_assert_eq(sched_name(s, job, order, 1), 0);
+	cr_assert_eq(stats_of(s, job).named, 1);
+	cr_assert_sound(s);
+	sched_destroy(s);
+}

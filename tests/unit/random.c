@@ -129,6 +129,10 @@ static void step_upheaval(struct pair *p)
 		cr_assert_eq(sched_set_policy(p->one, sched_policy_name(roll(&p->dice, 7))), 0);
 	else if (roll(&p->dice, 2))
 		(void)sched_job_begin(p->one, &job);
+	else if (roll(&p->dice, 2))
+		(void)sched_abandon(p->one, roll(&p->dice, p->jobs));
+	else if (roll(&p->dice, 2))
+		(void)sched_forget_job(p->one, roll(&p->dice, p->jobs));
 	else
 		(void)sched_job_end(p->one, p->jobs + roll(&p->dice, 3));
 }

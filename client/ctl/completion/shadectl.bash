@@ -19,7 +19,7 @@ _shadectl_begin() {
 
 _shadectl() {
 	local verbs='status stats top report score order epoch warm evict pin unpin capacity policy
-		rescan umount debug'
+		rescan forget umount debug'
 	local policies='shade app icache minio lru lfu fifo'
 	local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
 	local verb=${COMP_WORDS[1]} options='--help'
@@ -49,6 +49,8 @@ _shadectl() {
 		((${#COMPREPLY[@]})) || mapfile -t COMPREPLY < <(compgen -d -- "$current")
 	elif [[ $verb == policy ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$policies" -- "$current")
+	elif [[ $verb == forget ]]; then
+		_shadectl_begin "$current" < <(ls -- "${COMP_WORDS[2]}/.shade/jobs" 2>/dev/null)
 	elif [[ $verb == warm || $verb == evict || $verb == pin || $verb == unpin ]]; then
 		_shadectl_paths "${COMP_WORDS[2]}" "$current"
 	fi
