@@ -50,6 +50,7 @@ static bool take_apart(struct mountinfo *info)
 	for (int i = 0; i < 5; i++)
 		before[i] = strsep(&rest, " ");
 	info->device = before[2];
+	info->root = before[3];
 	info->point = before[4];
 	info->type = strsep(&after, " ");
 	info->source = strsep(&after, " ");
@@ -57,6 +58,7 @@ static bool take_apart(struct mountinfo *info)
 	return info->point && info->options &&
 	       !number_whole(before[0], strlen(before[0]), &info->id) &&
 	       !number_whole(before[1], strlen(before[1]), &info->parent) &&
+	       unescape_in_place(info->root, ESCAPE_OCTAL) &&
 	       unescape_in_place(info->point, ESCAPE_OCTAL) &&
 	       unescape_in_place(info->source, ESCAPE_OCTAL);
 }

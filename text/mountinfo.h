@@ -16,6 +16,7 @@ struct mountinfo {
 	uint64_t id;	 /* what statx() calls stx_mnt_id */
 	uint64_t parent; /* the mount that it is mounted in */
 	char *device;	 /* "0:25" */
+	char *root;	 /* the directory of the file system that is mounted, without escapes */
 	char *point;	 /* where it is mounted, without escapes */
 	char *type;	 /* "fuse.shadefs", "overlay" */
 	char *source;	 /* without escapes */

@@ -107,6 +107,23 @@ static void print_scan(const char *stats)
 	       say_count(pair_number(stats, "samples")).text, complete == 0 ? " so far" : "");
 }
 
+/* What to do about a source that has ended. */
+static void print_gone(const char *stats)
+{
+	double gone = pair_number(stats, "source_gone");
+
+	if (gone == 1)
+		printf("  %-10s the source's file system has ended; unmount it (umount -l) and "
+		       "mount "
+		       "it again at the same place, and it is found within seconds\n",
+		       "gone");
+	else if (gone == 2)
+		printf("  %-10s what is mounted where the source was is another file system, or "
+		       "another user's, and is not used; mount the same one there, or mount "
+		       "shadefs again\n",
+		       "gone");
+}
+
 /* The field of a line after `tabs` tabs, up to the next one or the end. */
 static struct pair field_of(const char *line, unsigned tabs)
 {
@@ -164,6 +181,7 @@ int verb_status(struct call *call)
 	printf("  %-10s %s accesses of announced orders\n", "ahead",
 	       say_count(pair_number(stats, "order_ahead")).text);
 	jobs_print(call->mount, "  ", stdout);
+	print_gone(stats);
 	errors = pair_number(stats, "fetch_errors");
 	if (errors > 0)
 		printf("  %-10s %s reads of the source failed\n", "errors", say_count(errors).text);

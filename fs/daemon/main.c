@@ -262,9 +262,15 @@ static uint64_t accesses_lost(void *context)
 static void print_more(void *context, FILE *out, bool metrics)
 {
 	const struct daemon *daemon = context;
+	struct control_figure life = { .kind = CONTROL_GAUGE,
+				       .name = "source_gone",
+				       .value = store_life(daemon->store),
+				       .help = "1 if the source's file system has ended, 2 if "
+					       "another is mounted there." };
 	struct store_count counts[STORE_COUNTS_MAX];
 	unsigned count = store_get_counts(daemon->store, counts, STORE_COUNTS_MAX);
 
+	control_print_figure(out, metrics, &life);
 	for (unsigned i = 0; i < count; i++) {
 		struct control_figure figure = { .kind = CONTROL_COUNTER,
 						 .name = counts[i].name,
@@ -326,6 +332,7 @@ static int create_scan(struct daemon *daemon)
 {
 	const struct options *o = &daemon->options;
 	struct scan_options options = { .cache = daemon->cache,
+					.store = daemon->store,
 					.source = o->source,
 					.manifest = o->manifest,
 					.manifest_fd = o->manifest_fd,

@@ -11,8 +11,8 @@
 #include "base/threads.h"
 #include "names/manifest.h"
 
-#define AGAIN_MS 5000 /* between a scan that failed and the next */
-#define IDLE_MS 5000
+#define AGAIN_MS 5000	/* between a scan that failed and the next */
+#define IDLE_MS 1000	/* between looks whether the source lives */
 #define AUDIT_MS 20	/* native: between looks at what the tree knows */
 #define PATIENCE_MS 500 /* native: that one directory may take before the next is looked at */
 #define FLUSH_MS 1000	/* between flushes of the overlay */
@@ -120,7 +120,12 @@ static void run(void *argument)
 	bool first = true, asked;
 
 	while (!atomic_load(&scan->stopping)) {
-		if (!is_wanted(scan, retry_ms, &asked))
+		bool wanted = is_wanted(scan, retry_ms, &asked);
+
+		/* Mounted again, it may have other versions of everything. */
+		if (!atomic_load(&scan->stopping) && store_revive(scan->options.store))
+			wanted = asked = true;
+		if (!wanted)
 			continue;
 		retry_ms = number_samples(scan, asked && !first) ? clock_now_ms() + AGAIN_MS
 								 : UINT64_MAX;

@@ -14,6 +14,7 @@ struct scan;
 
 struct scan_options {
 	struct cache *cache;
+	struct store *store;  /* that it reads */
 	const char *source;   /* for messages */
 	const char *manifest; /* the file that keeps the names; NULL: none */
 	int manifest_fd;      /* its directory */

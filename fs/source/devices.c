@@ -3,11 +3,21 @@
 
 static_assert(DEVICES_KNOWN < STORE_DEV_ELSEWHERE, "some numbers are left to be shared");
 
+static uint64_t key_of(uint32_t major, uint32_t minor)
+{
+	return ((uint64_t)major << 32 | minor) + 1;
+}
+
+void devices_replace_top(struct devices *devices, uint32_t major, uint32_t minor)
+{
+	atomic_store(&devices->keys[0], key_of(major, minor));
+}
+
 /* A device of the table never leaves it and never moves, so it is searched without a lock. Nearly
  * all files are in the first. */
 unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor)
 {
-	uint64_t key = ((uint64_t)major << 32 | minor) + 1;
+	uint64_t key = key_of(major, minor);
 
 	for (unsigned i = 0; i < DEVICES_KNOWN; i++) {
 		uint64_t found = atomic_load(&devices->keys[i]);

@@ -3,8 +3,8 @@
  * The file systems that a source spans. Each has a small number, which fits into a struct
  * store_attr; the source's top is in number 0.
  *
- * A number is given for the daemon's life. A source with more file systems than the table has room
- * for shares the numbers that are left among them.
+ * A number is given for the daemon's life, but for the top's, which may be mounted again. A source
+ * with more file systems than the table has room for shares the numbers that are left among them.
  */
 #ifndef SHADE_DEVICES_H
 #define SHADE_DEVICES_H
@@ -21,5 +21,8 @@ struct devices {
 
 /* From any thread. The first device that is asked about gets number 0. */
 unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor);
+
+/* The source's top was mounted again: number 0 is this device from now on. */
+void devices_replace_top(struct devices *devices, uint32_t major, uint32_t minor);
 
 #endif

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <liburing.h>
 #include <linux/openat2.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 #include "base/log.h"
 #include "base/threads.h"
 #include "source/align.h"
+#include "source/anchor.h"
 #include "source/devices.h"
 #include "source/dir.h"
 
@@ -78,9 +80,12 @@ struct refusals {
 
 struct dir_store {
 	struct store store;
-	int root;
-	int fds;   /* /proc/self/fd */
-	uid_t uid; /* the daemon's */
+	int root;	      /* the number stays if it is opened again */
+	struct anchor anchor; /* constant */
+	_Atomic bool doubted; /* something failed as if the source were dead */
+	_Atomic int life;     /* enum store_life */
+	int fds;	      /* /proc/self/fd */
+	uid_t uid;	      /* the daemon's */
 	unsigned depth;
 	struct thread thread;
 
@@ -355,7 +360,7 @@ static void finish(struct dir_store *store, struct chain *chain)
 	lock_release(&store->lock);
 	if (unused >= 0)
 		close(unused);
-	read->done(read, rc);
+	read->done(read, dir_doubt(&store->store, rc));
 }
 
 /* --- the thread ------------------------------------------------------------------------------ */
@@ -413,6 +418,80 @@ struct devices *dir_devices(struct store *store)
 int dir_root(const struct store *store)
 {
 	return ((const struct dir_store *)store)->root;
+}
+
+/* --- its life ----------------------------------------------------------------------------------
+ */
+
+/* What a FUSE mount without a server and a stale export of NFS give. */
+static bool is_of_the_dead(int rc)
+{
+	return rc == -ENOTCONN || rc == -ECONNABORTED || rc == -ESTALE;
+}
+
+int dir_doubt(const struct store *store, int rc)
+{
+	if (is_of_the_dead(rc))
+		atomic_store(&((struct dir_store *)store)->doubted, true);
+	return rc;
+}
+
+/* 0, or a negative errno. */
+static int ask(int root, struct statx *stat)
+{
+	return statx(root, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, DIR_WANTED, stat) ? -errno : 0;
+}
+
+static void set_life(struct dir_store *store, enum store_life life)
+{
+	static const char *const news[] = {
+		[STORE_ALIVE] = "the source answers again",
+		[STORE_DEAD] = "the source's file system has ended; mount it again at its place",
+		[STORE_REPLACED] = "something else is mounted where the source was; it is not used",
+	};
+
+	if (atomic_exchange(&store->life, life) != (int)life)
+		log_say(LOG_ERRORS, "%s", news[life]);
+}
+
+/* The source is dead: takes what is mounted in its place by now, if it is of its kind and lives.
+ * All who use the descriptor go on with its number. */
+static bool replace_root(struct dir_store *store)
+{
+	int fd = anchor_reopen(&store->anchor);
+	struct statx stat;
+	bool lives = fd >= 0 && !ask(fd, &stat) && S_ISDIR(stat.stx_mode);
+
+	if (lives) {
+		devices_replace_top(&store->devices, stat.stx_dev_major, stat.stx_dev_minor);
+		lives = dup3(fd, store->root, O_CLOEXEC) >= 0;
+	}
+	if (fd >= 0)
+		close(fd);
+	set_life(store, lives ? STORE_ALIVE : fd == -EXDEV ? STORE_REPLACED : STORE_DEAD);
+	return lives;
+}
+
+static bool dir_revive(struct store *base)
+{
+	struct dir_store *store = (struct dir_store *)base;
+	struct statx stat;
+	bool again = false;
+
+	if (!atomic_exchange(&store->doubted, false))
+		return false;
+	if (is_of_the_dead(ask(store->root, &stat)))
+		again = replace_root(store);
+	else
+		set_life(store, STORE_ALIVE);
+	if (atomic_load(&store->life) != STORE_ALIVE)
+		atomic_store(&store->doubted, true); /* nobody may ask before it is back */
+	return again;
+}
+
+static enum store_life dir_life(const struct store *store)
+{
+	return (enum store_life)atomic_load(&((const struct dir_store *)store)->life);
 }
 
 static void dir_read(struct store *base, struct store_read *read)
@@ -513,6 +592,7 @@ static void free_store(struct dir_store *store)
 		close(store->fds);
 	if (store->root >= 0)
 		close(store->root);
+	anchor_free(&store->anchor);
 	lock_destroy(&store->lock);
 	free(store);
 }
@@ -542,6 +622,8 @@ static const struct store_ops dir_ops = {
 	.read = dir_read,
 	.cancel = dir_cancel,
 	.close = dir_close,
+	.life = dir_life,
+	.revive = dir_revive,
 };
 
 /* 0 or a negative errno. */
@@ -550,6 +632,7 @@ static int open_dirs(struct dir_store *store, const char *path)
 	store->root = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (store->root < 0)
 		return -errno;
+	anchor_set(&store->anchor, store->root);
 	store->fds = open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (store->fds >= 0)
 		return 0;
@@ -571,6 +654,7 @@ int store_dir_open(struct store **out, const char *path, unsigned depth)
 	store->waiting_end = &store->waiting;
 	lock_init(&store->lock, LOCK_STORE);
 	store->fds = -1;
+	store->anchor.above = -1;
 	rc = open_dirs(store, path);
 	if (!rc)
 		rc = dir_stat(&store->store, "", &top); /* in device 0 */

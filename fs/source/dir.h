@@ -20,6 +20,8 @@ static inline struct open_how dir_how_beneath(int flags)
 }
 
 struct devices *dir_devices(struct store *store);
+/* Something has failed so: perhaps the source is dead. Returns it. */
+int dir_doubt(const struct store *store, int rc);
 /* A descriptor of the directory, good for the calls that end in `at`. */
 int dir_root(const struct store *store);
 void dir_convert(struct store *store, const struct statx *from, struct store_attr *to);

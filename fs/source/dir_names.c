@@ -29,7 +29,7 @@ static int open_beneath(const struct store *store, const char *path, int flags)
 	struct open_how how = dir_how_beneath(flags);
 	long fd = syscall(SYS_openat2, dir_root(store), *path ? path : ".", &how, sizeof(how));
 
-	return fd < 0 ? -errno : (int)fd;
+	return fd < 0 ? dir_doubt(store, -errno) : (int)fd;
 }
 
 static __int128 time_of(const struct statx_timestamp *time)
@@ -62,7 +62,7 @@ static int stat_fd(struct store *store, int fd, const char *name, struct store_a
 	struct statx stat;
 
 	if (statx(fd, name, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, DIR_WANTED, &stat))
-		return -errno;
+		return dir_doubt(store, -errno);
 	dir_convert(store, &stat, attr);
 	return 0;
 }
@@ -153,7 +153,7 @@ int dir_readlink(struct store *store, const char *path, const struct store_attr 
 
 int dir_statfs(struct store *store, struct statvfs *out)
 {
-	return fstatvfs(dir_root(store), out) ? -errno : 0;
+	return fstatvfs(dir_root(store), out) ? dir_doubt(store, -errno) : 0;
 }
 
 /* --- listings -----------------------------------------------------------------------------------
@@ -327,7 +327,8 @@ int dir_open_dir(struct store_dir *dir, const char *path, const struct store_att
 	int fd = open_beneath(dir->store, path, O_PATH | O_DIRECTORY);
 	int rc = fd < 0 ? fd : stat_fd(dir->store, fd, "", attr);
 
-	if (!rc && !store_same_file(attr, expected))
+	/* The top is what its descriptor means, and may have been mounted again. */
+	if (!rc && *path && !store_same_file(attr, expected))
 		rc = -ESTALE;
 	if (!rc)
 		dir->fd = fd;

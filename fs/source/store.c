@@ -97,6 +97,16 @@ void store_cancel(struct store *store, struct store_read *read)
 	store->ops->cancel(store, read);
 }
 
+bool store_revive(struct store *store)
+{
+	return store->ops->revive && store->ops->revive(store);
+}
+
+enum store_life store_life(const struct store *store)
+{
+	return store->ops->life ? store->ops->life(store) : STORE_ALIVE;
+}
+
 void store_forget(struct store *store, const struct store_attr *attr)
 {
 	if (store->ops->forget)

@@ -78,6 +78,13 @@ struct store_count {
  * negative errno if the source has the name and fails to tell of it; then `attr` is NULL. */
 typedef int store_entry(void *context, const char *name, const struct store_attr *attr, int rc);
 
+/* Whether there is a source at all. */
+enum store_life {
+	STORE_ALIVE,
+	STORE_DEAD,    /* its file system has ended, and is still mounted, or not mounted again */
+	STORE_REPLACED /* something else is mounted where it was */
+};
+
 /* What a backend does. Each call but `read` and `cancel` may wait for the source. */
 struct store_ops {
 	int (*stat)(struct store *store, const char *path, struct store_attr *attr);
@@ -98,7 +105,10 @@ struct store_ops {
 	void (*stop)(struct store *store);
 	unsigned (*count)(struct store *store, struct store_count *counts, unsigned room);
 	void (*forget)(struct store *store, const struct store_attr *attr);
+	enum store_life (*life)(const struct store *store);
 	size_t (*rate)(struct store *store, const struct store_rating *ratings, size_t count);
+	/* NULL as well. This one waits. */
+	bool (*revive)(struct store *store);
 };
 
 /* A backend's own struct begins with this. */
@@ -139,6 +149,12 @@ int store_stat_in(const struct store_dir *dir, const char *name, struct store_at
  * whole. Nothing else can be asked of the directory after that; it is still to be closed. */
 int store_list(struct store_dir *dir, store_entry *entry, void *context);
 int store_statfs(struct store *store, struct statvfs *out);
+
+/* For a caller with a thread of its own, called now and then: if calls have failed as they do when
+ * the source's file system has ended, looks whether it has, and whether it was mounted again. True:
+ * it is another one from now on, and everything that is known of it must be compared again. */
+bool store_revive(struct store *store);
+enum store_life store_life(const struct store *store);
 
 /* Nobody knows a name of this version any more: what is kept to find it by can go. It may still be
  * asked for. */

@@ -483,6 +483,16 @@ static unsigned tier_count(struct store *store, struct store_count *counts, unsi
 	return store_get_counts(tier_of(store)->below, counts, room);
 }
 
+static bool tier_revive(struct store *store)
+{
+	return store_revive(tier_of(store)->below);
+}
+
+static enum store_life tier_life(const struct store *store)
+{
+	return store_life(((const struct tier_store *)store)->below);
+}
+
 static void tier_forget(struct store *store, const struct store_attr *attr)
 {
 	store_forget(tier_of(store)->below, attr);
@@ -531,6 +541,8 @@ static const struct store_ops tier_ops = {
 	.stop = tier_stop,
 	.count = tier_count,
 	.forget = tier_forget,
+	.life = tier_life,
+	.revive = tier_revive,
 	.rate = tier_rate,
 };
 

@@ -68,6 +68,7 @@ static bool is_mount(const char *line)
 	is = dash >= 5 && dash + 3 < words.count && dash + 3 < WORDS_MAX &&
 	     !number_whole(words.word[0], strlen(words.word[0]), &id) &&
 	     !number_whole(words.word[1], strlen(words.word[1]), &id) &&
+	     unescape_in_place(words.word[3], ESCAPE_OCTAL) &&
 	     unescape_in_place(words.word[4], ESCAPE_OCTAL) &&
 	     unescape_in_place(words.word[dash + 2], ESCAPE_OCTAL);
 	free(copy);
@@ -90,6 +91,7 @@ static void check_fields(const struct mountinfo *info)
 	fuzz_require(!number_whole(words.word[1], strlen(words.word[1]), &id) && id == info->parent,
 		     "the parent's is the second");
 	fuzz_require(is_word(info->device, words.word[2], false), "the device is the third");
+	fuzz_require(is_word(info->root, words.word[3], true), "the root is the fourth");
 	fuzz_require(is_word(info->point, words.word[4], true), "the mount point is the fifth");
 	fuzz_require(is_word(info->type, words.word[dash + 1], false), "the type follows the dash");
 	fuzz_require(is_word(info->source, words.word[dash + 2], true), "then comes the source");
