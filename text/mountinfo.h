@@ -7,6 +7,14 @@
 #include <stdint.h>
 #include <stdio.h>
 
+/* libshade contains these functions; a program that links it statically may have the same names. */
+#define mountinfo_open shade_mountinfo_open
+#define mountinfo_next shade_mountinfo_next
+#define mountinfo_close shade_mountinfo_close
+#define mountinfo_find shade_mountinfo_find
+#define mountinfo_reach shade_mountinfo_reach
+#define mountinfo_reach_in shade_mountinfo_reach_in
+
 /* One mount after the other. The strings hold until the next call. */
 struct mountinfo {
 	FILE *file;

@@ -6,6 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* libshade contains these functions; a program that links it statically may have the same names. */
+#define number_whole shade_number_whole
+#define number_real shade_number_real
+
 /* Digits and nothing else: no sign, no blank. 0; -EINVAL: something else; -ERANGE: more than 64
  * bits. */
 int number_whole(const char *text, size_t length, uint64_t *value);

@@ -20,6 +20,8 @@ int call_say_no_mount(const char *given, int error)
 			   given);
 	case ENODEV:
 		return say(EXIT_FAILED, "no shadefs is mounted at '%s'", given);
+	case ENXIO:
+		return say(EXIT_FAILED, "%s", mount_why());
 	case EACCES:
 		return say(EXIT_FAILED,
 			   "you may not control the shadefs at '%s': that is for the user who "

@@ -43,7 +43,7 @@ static int sample_word(const struct mount *mount, const char *sample, char *word
 		strcpy(word, sample);
 		return 0;
 	}
-	rc = path_resolve(mount_path(mount), sample, found);
+	rc = path_resolve(mount_path(mount), mount_prefix(mount), sample, found);
 	if (rc)
 		return rc;
 	first = call_is_number(found);

@@ -110,7 +110,8 @@ static int add_path(struct commands *commands, const char *verb, const char *giv
 {
 	char found[PATH_MAX];
 	char escaped[PATH_WORD_MAX + 1];
-	int rc = path_resolve(mount_path(commands->mount), given, found);
+	int rc = path_resolve(mount_path(commands->mount), mount_prefix(commands->mount), given,
+			      found);
 
 	if (rc == -EXDEV)
 		return say(EXIT_USAGE, "'%s' is not below %s", given, mount_path(commands->mount));

@@ -53,6 +53,16 @@ const char *mount_path(const struct mount *mount)
 	return shade_path(shade_of(mount));
 }
 
+const char *mount_prefix(const struct mount *mount)
+{
+	return shade_prefix(shade_of(mount));
+}
+
+const char *mount_why(void)
+{
+	return shade_error();
+}
+
 int mount_file(const struct mount *mount, const char *name)
 {
 	return shade_open_file(shade_of(mount), name);

@@ -17,13 +17,17 @@ struct mount;
 
 /*
  * Opens the mount at PATH. -ENODEV: something is there, but no shadefs; -ENOTCONN: its daemon
- * is gone; others as of open().
+ * is gone; -ENXIO: a folder of one is bound there, without its .shade, and mount_why() has a
+ * sentence; others as of open().
  */
 int mount_open(const char *path, struct mount **opened);
+const char *mount_why(void);
 void mount_close(struct mount *mount);
 
 /* The mount point without symbolic links. */
 const char *mount_path(const struct mount *mount);
+/* The folder of the mount that is bound there; "": all of it. */
+const char *mount_prefix(const struct mount *mount);
 
 /* A descriptor for reading .shade/NAME, for files that are too large to hold. */
 int mount_file(const struct mount *mount, const char *name);

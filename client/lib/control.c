@@ -320,7 +320,7 @@ static int tell_path(struct shade *shade, const char *verb, const char *path)
 	char line[PATH_WORD_MAX + 16];
 	char found[PATH_MAX];
 	size_t length = (size_t)sprintf(line, "%s ", verb);
-	int rc = path_resolve(shade->path, path, found);
+	int rc = path_resolve(shade->path, shade->prefix, path, found);
 
 	if (rc == -EXDEV)
 		return lib_fail(rc, "'%s' is not below %s", path, shade->path);

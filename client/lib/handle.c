@@ -6,15 +6,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <unistd.h>
 
+#include "bind.h"
 #include "lib.h"
 
 /* One for each thread, as errno is: two threads may share a handle, and a shade_open() that failed
@@ -70,28 +69,6 @@ int lib_fail_file(const struct shade *shade, const char *name, int rc)
 	return lib_fail(rc, "%s/.shade/%s: %s", shade->path, name, strerror(-rc));
 }
 
-/* Opens DIRECTORY/.shade. -ENODEV: it is not that of a shadefs. */
-static int open_shade(int directory)
-{
-	struct statfs fs;
-	int rc = 0;
-	int shade = openat(directory, ".shade", O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-	if (shade < 0)
-		return errno == ENOENT || errno == ENOTDIR ? -ENODEV : -errno;
-	/* In both modes .shade is FUSE; a directory that happens to be named so is not. */
-	if (fstatfs(shade, &fs))
-		rc = -errno;
-	else if (fs.f_type != FUSE_SUPER_MAGIC)
-		rc = -ENODEV;
-	else if (faccessat(shade, "control", F_OK, 0))
-		rc = errno == ENOENT ? -ENODEV : -errno;
-	if (!rc)
-		return shade;
-	close(shade);
-	return rc;
-}
-
 /* Cuts the last name off. False at the root. */
 static bool go_up(char *path)
 {
@@ -131,7 +108,7 @@ static int find_shade(char *path)
 		if (first)
 			device = st.st_dev;
 		first = false;
-		rc = st.st_dev == device ? open_shade(directory) : -ENODEV;
+		rc = st.st_dev == device ? lib_open_shade(directory, ".shade") : -ENODEV;
 		close(directory);
 	} while (rc == -ENODEV && st.st_dev == device && go_up(path));
 	return rc;
@@ -188,6 +165,23 @@ static int open_control(struct shade *shade, const char *path, const char *job)
 	return shade->control < 0 ? fail_mount(path, -errno) : 0;
 }
 
+/* .shade of the mount that shade->path is in, which becomes where that is mounted. */
+static int open_root(struct shade *shade)
+{
+	char *given = strdup(shade->path);
+	int rc;
+
+	if (!given)
+		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+	rc = find_shade(shade->path);
+	if (rc == -ENODEV)
+		rc = lib_open_bound(shade, given);
+	else if (rc >= 0)
+		shade->root = rc;
+	free(given);
+	return rc < 0 ? rc : 0;
+}
+
 static int open_parts(struct shade *shade, const char *path, const char *job)
 {
 	int rc;
@@ -195,10 +189,14 @@ static int open_parts(struct shade *shade, const char *path, const char *job)
 	shade->path = realpath(path, NULL);
 	if (!shade->path)
 		return fail_mount(path, -errno);
-	rc = find_shade(shade->path);
-	if (rc < 0)
+	shade->prefix = strdup("");
+	if (!shade->prefix)
+		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
+	rc = open_root(shade);
+	if (rc == -ENXIO || rc == -ENOMEM)
+		return rc; /* with a sentence of its own */
+	if (rc)
 		return fail_mount(path, rc);
-	shade->root = rc;
 	return open_control(shade, path, job);
 }
 
@@ -232,10 +230,16 @@ void shade_close(struct shade *shade)
 	pthread_mutex_destroy(&shade->lock);
 	free(shade->table.ids);
 	free(shade->path);
+	free(shade->prefix);
 	free(shade);
 }
 
 const char *shade_path(const struct shade *shade)
 {
 	return shade->path;
+}
+
+const char *shade_prefix(const struct shade *shade)
+{
+	return shade->prefix;
 }

@@ -34,9 +34,10 @@ struct lib_table {
 };
 
 struct shade {
-	char *path;
-	int root; /* MNT/.shade */
-	int job;  /* MNT/.shade/jobs/NAME, or the same directory as root */
+	char *path;   /* where the mount is, or the folder of it that is bound here */
+	char *prefix; /* that folder's path in the mount; "": it is the mount itself */
+	int root;     /* MNT/.shade */
+	int job;      /* MNT/.shade/jobs/NAME, or the same directory as root */
 	int control;
 	pthread_mutex_t lock;	/* of control, from a write until its answer is read */
 	struct lib_table table; /* lock */

@@ -100,7 +100,23 @@ static bool take_from_here(const char *mount, const char *given, char *found)
 	return !lstat(here, &st) && take_real(mount, here, found);
 }
 
-int path_resolve(const char *mount, const char *given, char *found)
+/* Puts the folder that is bound before a path in it. */
+static int add_prefix(const char *prefix, char *found)
+{
+	size_t length = strlen(prefix), rest = strlen(found);
+
+	if (!length)
+		return 0;
+	if (length + 1 + rest >= PATH_MAX)
+		return -ENAMETOOLONG;
+	memmove(found + length + (rest > 0), found, rest + 1);
+	memcpy(found, prefix, length);
+	if (rest)
+		found[length] = '/';
+	return 0;
+}
+
+int path_resolve(const char *mount, const char *prefix, const char *given, char *found)
 {
 	int rc = 0;
 
@@ -117,6 +133,8 @@ int path_resolve(const char *mount, const char *given, char *found)
 		strcpy(found, given);
 		rc = path_normalise(found);
 	}
+	if (!rc)
+		rc = add_prefix(prefix, found);
 	if (!rc && !*found)
 		strcpy(found, ".");
 	return rc;

@@ -20,9 +20,10 @@
 /*
  * GIVEN, as a path below MOUNT: absolute, or relative to the current directory if it exists
  * there below the mount, or relative to the mount. FOUND has PATH_MAX bytes; the mount itself is
- * ".". -EXDEV: not below the mount; -ENAMETOOLONG; -ENOENT: empty.
+ * ".". If only a folder of the mount is bound at MOUNT, PREFIX is its path, and comes first; else
+ * it is "". -EXDEV: not below the mount; -ENAMETOOLONG; -ENOENT: empty.
  */
-int path_resolve(const char *mount, const char *given, char *found);
+int path_resolve(const char *mount, const char *prefix, const char *given, char *found);
 
 /* Takes "//", "." and ".." out of PATH without looking at any file; "" where nothing is left. */
 int path_normalise(char *path);

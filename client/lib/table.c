@@ -63,7 +63,7 @@ static bool is_plain_name(const char *name)
 }
 
 /* path_resolve() that remembers the directory. */
-static int resolve(const char *mount, const char *given, struct last *last, char *found)
+static int resolve(const struct shade *shade, const char *given, struct last *last, char *found)
 {
 	const char *slash = strrchr(given, '/');
 	size_t length = slash ? (size_t)(slash - given) : 0;
@@ -77,7 +77,7 @@ static int resolve(const char *mount, const char *given, struct last *last, char
 		strcpy(found + found_length, name);
 		return 0;
 	}
-	rc = path_resolve(mount, given, found);
+	rc = path_resolve(shade->path, shade->prefix, given, found);
 	if (rc || !length || !is_plain_name(name))
 		return rc;
 	memcpy(last->given, given, length);
@@ -89,7 +89,7 @@ static int resolve(const char *mount, const char *given, struct last *last, char
 	return 0;
 }
 
-static int paths_fill(struct paths *paths, const char *mount, const char *const *given,
+static int paths_fill(struct paths *paths, const struct shade *shade, const char *const *given,
 		      uint32_t count)
 {
 	struct last last = { 0 };
@@ -100,9 +100,9 @@ static int paths_fill(struct paths *paths, const char *mount, const char *const 
 	if (!paths->at)
 		return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
 	for (uint32_t i = 0; !rc && i < count; i++) {
-		rc = resolve(mount, given[i], &last, found);
+		rc = resolve(shade, given[i], &last, found);
 		if (rc == -EXDEV)
-			return lib_fail(rc, "'%s' is not below %s", given[i], mount);
+			return lib_fail(rc, "'%s' is not below %s", given[i], shade->path);
 		if (rc)
 			return lib_fail(rc, "'%s': %s", given[i], strerror(-rc));
 		rc = paths_add(paths, found);
@@ -175,15 +175,19 @@ static int find_ids(struct shade *shade, const struct paths *paths, uint32_t *id
 }
 
 /* Resolves a path that goes through symbolic links of the mount; false: it leads out of it. */
-static bool follow_links(const char *mount, const char *path, char *found)
+static bool follow_links(const struct shade *shade, const char *path, char *found)
 {
+	size_t prefix = strlen(shade->prefix);
 	char full[PATH_MAX];
 	char real[PATH_MAX];
 
-	if (snprintf(full, sizeof(full), "%s/%s", mount, path) >= (int)sizeof(full) ||
+	/* What is bound here does not have the folder's own path. */
+	if (prefix && strncmp(path, shade->prefix, prefix) == 0)
+		path += prefix;
+	if (snprintf(full, sizeof(full), "%s/%s", shade->path, path) >= (int)sizeof(full) ||
 	    !realpath(full, real))
 		return false;
-	return !path_resolve(mount, real, found);
+	return !path_resolve(shade->path, shade->prefix, real, found);
 }
 
 /*
@@ -202,7 +206,7 @@ static int find_linked_ids(struct shade *shade, struct paths *paths, uint32_t *i
 		rc = -ENOMEM;
 	for (uint32_t i = 0; !rc && i < paths->count; i++) {
 		const char *path = paths->bytes + paths->at[i];
-		bool leads = ids[i] == NONE && follow_links(shade->path, path, found);
+		bool leads = ids[i] == NONE && follow_links(shade, path, found);
 
 		any |= leads;
 		rc = paths_add(&led, leads ? found : path);
@@ -233,7 +237,7 @@ int shade_register(struct shade *shade, const char *const *given, uint32_t count
 		table.ids = malloc(count * sizeof(*table.ids));
 		if (!table.ids)
 			return lib_fail(-ENOMEM, "%s", strerror(ENOMEM));
-		rc = paths_fill(&paths, shade->path, given, count);
+		rc = paths_fill(&paths, shade, given, count);
 		if (!rc)
 			rc = find_ids(shade, &paths, table.ids);
 		if (!rc && !all_found(table.ids, count))

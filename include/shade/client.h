@@ -31,7 +31,10 @@ struct shade;
 /*
  * Opens the mount that PATH is in: its mount point, or any file or directory below. JOB names
  * the training among several that share the mount, and is made if it is not there; NULL: the
- * one that is always there. Close the handle with shade_close(), which takes NULL, too.
+ * one that is always there. If a folder of the mount is bound elsewhere, as in a container, and
+ * PATH is there, the environment variable SHADE_CONTROL has to name where its .shade is bound:
+ * -ENXIO, and a sentence, if it does not. Close the handle with shade_close(), which takes NULL,
+ * too.
  */
 SHADE_API int shade_open(const char *path, const char *job, struct shade **opened);
 SHADE_API void shade_close(struct shade *shade);
@@ -39,8 +42,12 @@ SHADE_API void shade_close(struct shade *shade);
 /* Why the last call of this thread that failed did; until its next one fails. */
 SHADE_API const char *shade_error(void);
 
-/* The mount point, without symbolic links. */
+/* The mount point, without symbolic links; or where a folder of the mount is bound that PATH was
+ * in. */
 SHADE_API const char *shade_path(const struct shade *shade);
+/* The path of that folder in the mount: "train" if MNT/train is bound at shade_path(); "" for the
+ * mount itself. Paths that are given are translated; those of shade_samples() are the mount's. */
+SHADE_API const char *shade_prefix(const struct shade *shade);
 
 /* The version of the library. */
 SHADE_API const char *shade_version(void);
