@@ -13,8 +13,11 @@
 
 static void draw_head(const struct frame *frame, FILE *out)
 {
-	say_line(out, "shadefs %s   mode %s   policy %s   epoch %s", frame->mount_point,
-		 frame->mode, frame->policy, say_count(frame->epoch).text);
+	bool several = frame->jobs && *frame->jobs; /* each has its own epoch, on its line */
+
+	say_line(out, "shadefs %s   mode %s   policy %s%s%s", frame->mount_point, frame->mode,
+		 frame->policy, several ? "" : "   epoch ",
+		 several ? "" : say_count(frame->epoch).text);
 }
 
 static void draw_ratio(const struct frame *frame, FILE *out, unsigned columns, bool blocks)
@@ -24,9 +27,11 @@ static void draw_ratio(const struct frame *frame, FILE *out, unsigned columns, b
 	unsigned count = frame->history_count < width ? frame->history_count : width;
 	const double *from = frame->history + frame->history_count - count;
 
-	fprintf(out, "hit ratio   %s now, %s since the mount, coverage %s\n",
-		say_percent(frame->ratio_now).text, say_percent(frame->ratio_all).text,
-		say_percent(frame->coverage).text);
+	fprintf(out, "hit ratio   %s now, %s since the mount", say_percent(frame->ratio_now).text,
+		say_percent(frame->ratio_all).text);
+	if (!frame->jobs || !*frame->jobs)
+		fprintf(out, ", coverage %s", say_percent(frame->coverage).text);
+	fputc('\n', out);
 	for (unsigned row = 0; row < CHART_ROWS; row++) {
 		fprintf(out, "%6s %s", labels[row], blocks ? "│" : "|");
 		chart_row(out, from, count, row, CHART_ROWS, blocks);

@@ -84,8 +84,38 @@ static void print_each(const struct mount *mount, const char *folder, const char
 	closedir(directory);
 }
 
-void jobs_print(const struct mount *mount, const char *indent, FILE *out)
+bool jobs_are_several(const struct mount *mount)
 {
+	int fd = mount_file(mount, "jobs");
+	DIR *directory = fd < 0 ? NULL : fdopendir(fd);
+	const struct dirent *entry;
+	bool found = false;
+
+	if (!directory) {
+		if (fd >= 0)
+			close(fd);
+		return false;
+	}
+	while (!found && (entry = readdir(directory)))
+		found = entry->d_name[0] != '.';
+	closedir(directory);
+	return found;
+}
+
+/* What the mount says of job 0, which has no directory of its own. */
+static void print_first(const char *stats, const char *indent, FILE *out)
+{
+	say_line(out, "%sjob 0: epoch %s, coverage %s, %s ahead", indent,
+		 say_count(pair_number(stats, "epoch")).text,
+		 say_percent(pair_number(stats, "coverage")).text,
+		 say_count(pair_number(stats, "order_ahead")).text);
+}
+
+void jobs_print(const struct mount *mount, const char *stats, const char *indent, FILE *out)
+{
+	if (!jobs_are_several(mount))
+		return;
+	print_first(stats, indent, out);
 	print_each(mount, "jobs", "stats", print_job, indent, out);
 	print_each(mount, "groups", "members", print_group, indent, out);
 }

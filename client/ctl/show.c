@@ -60,7 +60,7 @@ static void print_source(const struct call *call, const char *config)
 	}
 }
 
-static void print_use(const char *stats)
+static void print_use(const char *stats, bool several)
 {
 	double capacity = pair_number(stats, "capacity_bytes");
 	double resident = pair_number(stats, "resident_bytes");
@@ -71,12 +71,14 @@ static void print_use(const char *stats)
 	       say_percent(capacity > 0 ? resident / capacity : NAN).text,
 	       say_count(pair_number(stats, "resident_samples")).text);
 	/* A hit ratio can be had by reading few samples often: coverage says so. */
-	printf("  %-10s %s of %s accesses, %s of them prefetched; coverage %s\n", "hits",
+	printf("  %-10s %s of %s accesses, %s of them prefetched", "hits",
 	       say_percent(accesses > 0 ? pair_number(stats, "hits") / accesses : NAN).text,
 	       say_count(accesses).text,
 	       say_percent(accesses > 0 ? pair_number(stats, "hits_prefetched") / accesses : NAN)
-		       .text,
-	       say_percent(pair_number(stats, "coverage")).text);
+		       .text);
+	if (!several)
+		printf("; coverage %s", say_percent(pair_number(stats, "coverage")).text);
+	putchar('\n');
 }
 
 /* What the training waited for, and what it does about it. */
@@ -165,6 +167,7 @@ int verb_status(struct call *call)
 	char *stats;
 	double errors, left_out;
 	int code = call_read(call, "stats", &stats);
+	bool several;
 
 	if (code)
 		return code;
@@ -174,13 +177,16 @@ int verb_status(struct call *call)
 	print_source(call, config);
 	print_word("mode", stats, "mode");
 	print_word("policy", stats, "policy");
-	print_use(stats);
+	several = jobs_are_several(call->mount);
+	print_use(stats, several);
 	print_waiting(stats);
-	print_word("epoch", stats, "epoch");
+	if (!several)
+		print_word("epoch", stats, "epoch");
 	print_scan(stats);
-	printf("  %-10s %s accesses of announced orders\n", "ahead",
-	       say_count(pair_number(stats, "order_ahead")).text);
-	jobs_print(call->mount, "  ", stdout);
+	if (!several)
+		printf("  %-10s %s accesses of announced orders\n", "ahead",
+		       say_count(pair_number(stats, "order_ahead")).text);
+	jobs_print(call->mount, stats, "  ", stdout);
 	print_gone(stats);
 	errors = pair_number(stats, "fetch_errors");
 	if (errors > 0)

@@ -128,13 +128,13 @@ static bool is_due(double *last, double now, double every)
 	return true;
 }
 
-static void take_jobs(struct top *top)
+static void take_jobs(struct top *top, const char *stats)
 {
 	char *text = NULL;
 	size_t length = 0;
 	FILE *out = must(open_memstream(&text, &length));
 
-	jobs_print(top->call->mount, "", out);
+	jobs_print(top->call->mount, stats, "", out);
 	if (fclose(out)) {
 		free(text);
 		text = NULL;
@@ -154,7 +154,7 @@ static int top_take(struct top *top)
 		return rc;
 	take_rates(&top->frame, top->stats, stats, now - top->stats_at);
 	take_levels(&top->frame, stats);
-	take_jobs(top);
+	take_jobs(top, stats);
 	free(top->stats);
 	top->stats = stats;
 	top->stats_at = now;

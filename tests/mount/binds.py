@@ -135,6 +135,7 @@ def with_it_paths_are_right():
     names = [f"sample{number:05}.bin" for number in (9, 1, 5)]
     handle.register(os.path.join(data, names[0]), names[1], os.path.join(data, "deep/..", names[2]),
                     os.path.join(data, "deep/link"))
+    assert fs.stats()["reads_samples"] == 3, "coverage is of what the table has"
     handle.scores([0, 1, 2], [3, 4, 5])
     found = scores_of(fs)
     assert [found[ids["class1/" + name]] for name in names] == [3, 4, 5], found

@@ -48,6 +48,7 @@ def looking():
     for verb in (["status"], ["top", "--once", "--interval", "0.1"]):
         text = call(verb[0], fs, *verb[1:]).stdout
         assert "job lr-0.1: epoch 0, hits - of 0 accesses" in text and "group" not in text, text
+        assert "job 0: epoch " in text and text.count("coverage") == 2, text
     with open(fs.at(".shade/jobs/lr-0.1/control"), "wb", buffering=0) as control:
         control.write(b"group sweep\n")
         text = call("status", fs).stdout
