@@ -355,11 +355,12 @@ static void admit_or_bypass(struct sched *s, uint32_t id, struct sched_verdict *
 /* --- what happens --------------------------------------------------------------- */
 
 /* Whose access this is, if the caller does not know: the job's that expects the sample
- * soonest. */
+ * soonest; of those that only guess, if no other one does. */
 static uint32_t soonest_job(const struct sched *s, uint32_t id)
 {
 	uint32_t best = 0;
 	double soonest = INFINITY;
+	bool guessed = true;
 
 	for (uint32_t i = 0; i < s->job_end; i++) {
 		const struct job *job = s->jobs[i];
@@ -367,10 +368,13 @@ static uint32_t soonest_job(const struct sched *s, uint32_t id)
 
 		if (!job || job_sample(job, id)->head == PLACE_NONE)
 			continue;
+		if (job->guessed && !guessed)
+			continue;
 		distance = job_distance(job, job_sample(job, id)->head, 0);
-		if (distance < soonest) {
+		if (distance < soonest || guessed != job->guessed) {
 			soonest = distance;
 			best = i;
+			guessed = job->guessed;
 		}
 	}
 	return best;
@@ -671,6 +675,16 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 	}
 	job_grow(job, s->sample_count);
 	*out = slot;
+	return 0;
+}
+
+int sched_job_guess(struct sched *s, uint32_t job_id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	job->guessed = true;
 	return 0;
 }
 

@@ -288,7 +288,7 @@ static bool goes_on(struct shuffle_follow *follow, int32_t thread, uint32_t plac
 	const struct shuffle_step *last = last_of(follow, thread);
 	uint64_t slack = (uint64_t)BACK_STEPS * (follow->layout.world ? follow->layout.world : 1);
 
-	return last->thread != thread || place + slack >= last->place;
+	return thread <= 0 || last->thread != thread || place + slack >= last->place;
 }
 
 static void note_read(struct shuffle_follow *follow, int32_t thread, uint32_t index)

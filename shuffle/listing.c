@@ -289,8 +289,11 @@ static int rank_dirs(struct lister *lister, comparison *compare)
 		sorted[i] = i;
 	if (!rc)
 		rc = sort(sorted, count, compare, lister);
-	for (uint32_t i = 0; !rc && i < count; i++)
-		lister->rank[sorted[i]] = i;
+	/* A directory may come twice, and is still one. */
+	for (uint32_t i = 0, rank = 0; !rc && i < count; i++) {
+		rank += i && compare(lister, sorted[i - 1], sorted[i]) != 0;
+		lister->rank[sorted[i]] = rank;
+	}
 	free(sorted);
 	return rc;
 }

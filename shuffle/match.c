@@ -67,7 +67,9 @@ static void weigh_prefixes(const struct shuffle_trial *trial, const uint32_t *pl
 	double tries = trial->tries_log10 + log10(prefixes(trial));
 
 	for (uint64_t m = PREFIX_MIN; m <= trial->limit && m <= trial->n / 2; m *= 2) {
-		struct shuffle_match match = { .reads = trial->count, .within = (uint32_t)m };
+		struct shuffle_match match = { .reads = trial->count,
+					       .possible = trial->count,
+					       .within = (uint32_t)m };
 
 		for (unsigned i = 0; i < trial->count; i++)
 			match.hits += places[i] < m;
@@ -120,6 +122,7 @@ static void weigh_steps(const struct shuffle_trial *trial, const uint32_t *place
 	match.score = match.hits * each - tries;
 	if (!match.hits || match.score <= best->score)
 		return;
+	match.possible = pairs;
 	match.score -= choose_log10(pairs, match.hits);
 	take(best, &match);
 }
@@ -139,6 +142,11 @@ struct shuffle_match shuffle_weigh(const struct shuffle_trial *trial, const uint
 	return best;
 }
 
+bool shuffle_match_is_plain(const struct shuffle_match *match)
+{
+	return match->score > SHUFFLE_SURE && match->hits * 4 >= match->possible * 3;
+}
+
 void shuffle_search(const struct shuffle_trial *trial, uint32_t first, uint32_t seeds,
 		    struct shuffle_match *best)
 {
@@ -146,7 +154,7 @@ void shuffle_search(const struct shuffle_trial *trial, uint32_t first, uint32_t 
 
 	for (unsigned i = 0; i < trial->count; i++)
 		indices[i] = trial->reads[i].index;
-	for (uint32_t i = 0; i < seeds; i++) {
+	for (uint32_t i = 0; i < seeds && !shuffle_match_is_plain(best); i++) {
 		struct shuffle_match match;
 
 		shuffle_locate(first + i, trial->n, trial->limit, indices, trial->count, places);

@@ -53,6 +53,16 @@ int cache_job_end(struct cache *cache, uint32_t job)
 	return rc;
 }
 
+int cache_job_guess(struct cache *cache, uint32_t job)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rc = sched_job_guess(cache->sched, job);
+	lock_release(&cache->lock);
+	return rc;
+}
+
 void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms)
 {
 	struct pace *pace = &cache->jobs[job].pace;

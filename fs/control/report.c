@@ -143,6 +143,14 @@ int report_metrics(struct control *control, uint32_t job, FILE *out)
 	return 0;
 }
 
+int report_predictions(struct control *control, uint32_t job, FILE *out)
+{
+	(void)job;
+	if (control->options.hooks->print_predictions)
+		control->options.hooks->print_predictions(control->options.context, out);
+	return 0;
+}
+
 int report_config(struct control *control, uint32_t job, FILE *out)
 {
 	(void)job;

@@ -77,10 +77,11 @@ struct shuffle_read {
 
 struct shuffle_match {
 	uint32_t seed;
-	double score;	 /* powers of ten by which chance is less likely; more than enough: known */
-	unsigned reads;	 /* that were looked at */
-	unsigned hits;	 /* that the seed explains */
-	uint32_t within; /* they are among the first so many places; 0: they follow each other */
+	double score;	/* powers of ten by which chance is less likely; more than enough: known */
+	unsigned reads; /* that were looked at */
+	unsigned hits;	/* that the seed explains */
+	unsigned possible; /* that it could have: all, or those that follow another one */
+	uint32_t within;   /* they are among the first so many places; 0: they follow each other */
 };
 
 #define SHUFFLE_SURE 9.0   /* the score that is enough to recognise a training */
@@ -100,7 +101,11 @@ struct shuffle_trial {
 void shuffle_trial_add(struct shuffle_trial *trial, int32_t thread, uint32_t index);
 /* How good the best explanation is if the reads are at these places. */
 struct shuffle_match shuffle_weigh(const struct shuffle_trial *trial, const uint32_t *places);
-/* Tries seeds from `first` on; `best` is replaced by what is better. */
+/* Whether nothing better needs to be looked for: it is certain, and explains nearly all reads.
+ * Where two numberings agree in part, the wrong one explains a part of them. */
+bool shuffle_match_is_plain(const struct shuffle_match *match);
+/* Tries seeds from `first` on; `best` is replaced by what is better. Ends with one that is plain.
+ */
 void shuffle_search(const struct shuffle_trial *trial, uint32_t first, uint32_t seeds,
 		    struct shuffle_match *best);
 /* Whether each thread reads through the list from its begin to its end: then nobody shuffles. */
