@@ -42,7 +42,7 @@ struct job_sample {
 };
 
 struct job {
-	bool guessed; /* its orders are: see sched_job_guess() */
+	bool guessed;  /* its orders are: see sched_job_guess() */
 	void *samples; /* struct job_sample, `stride` bytes apart: see job_sample() */
 	size_t stride;
 	bool owns_samples;

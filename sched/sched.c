@@ -755,6 +755,34 @@ int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t
 	return rc;
 }
 
+int sched_skip(struct sched *s, uint32_t job_id, uint32_t id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job || id >= s->sample_count)
+		return -ERANGE;
+	if (job_consume(job, id) != PLACE_NONE && s->samples[id].state == SAMPLE_RESIDENT &&
+	    s->policy->touch && sample_may_leave(&s->samples[id]))
+		s->policy->touch(s, id);
+	return 0;
+}
+
+/* What was fetched ahead for an epoch that is over and was not read stays for a later use, which
+ * may be far away: it must not keep others from being fetched ahead until then. */
+static void forget_prefetched(struct sched *s, uint32_t job_id, uint64_t epoch)
+{
+	const struct job *job = s->jobs[job_id];
+
+	for (uint32_t id = 0; job->prefetched_bytes && id < s->sample_count; id++) {
+		uint32_t head = job_sample(job, id)->head;
+
+		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
+		    s->samples[id].prefetcher == job_id && head != PLACE_NONE &&
+		    job->orders[place_slot(head)].epoch < epoch)
+			clear_flag(s, id, SAMPLE_PREFETCHED);
+	}
+}
+
 int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 {
 	struct job *job = sched_job(s, job_id);
@@ -762,6 +790,7 @@ int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 
 	if (!job)
 		return -ERANGE;
+	forget_prefetched(s, job_id, epoch);
 	job_epoch(job, epoch, &dropped);
 	if (s->ranking.scored_jobs > 1)
 		ranking_refresh(s);

@@ -171,6 +171,22 @@ static int class_of(unsigned char c)
 	return !c ? 0 : is_digit(c) ? 1 : 2;
 }
 
+/* The next letter, in lower case as far as it is one of ASCII; and passes it. */
+static uint32_t path_letter(struct path *path)
+{
+	if (*path->at < 0x80)
+		return lower(*path->at++);
+	/* The NUL at the end ends a sequence of bytes, too. */
+	return next_code(&path->at, path->at + 4);
+}
+
+static int compare_letters(struct path *a, struct path *b)
+{
+	uint32_t x = path_letter(a), y = path_letter(b);
+
+	return (x > y) - (x < y);
+}
+
 static int compare_natural(struct path a, struct path b)
 {
 	for (;;) {
@@ -179,13 +195,7 @@ static int compare_natural(struct path a, struct path b)
 
 		if (order || !x)
 			return order;
-		if (is_digit(x)) {
-			order = compare_numbers(&a, &b);
-		} else {
-			order = lower(x) - lower(y);
-			a.at++;
-			b.at++;
-		}
+		order = is_digit(x) ? compare_numbers(&a, &b) : compare_letters(&a, &b);
 		if (order)
 			return order;
 	}

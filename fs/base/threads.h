@@ -91,7 +91,7 @@ void thread_join(struct thread *thread);
 /* Ends a system call of the thread, if it is in one that signals end. */
 void thread_interrupt(struct thread *thread, int signal);
 
-/* From now on the calling thread gets what others leave of the processors. */
+/* From now on the calling thread gets a tenth of what others get of a busy processor. */
 void thread_be_polite(void);
 
 /* --- the clock: monotonic, so that setting the time of day delays nothing ----------------------*/

@@ -135,6 +135,9 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 		uint32_t count);
 int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
 		uint32_t count);
+/* The same; what was read since place `at` of cache_watch() counts as read in it. */
+int cache_order_since(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		      uint32_t count, uint64_t at);
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
 /* Nobody will read what the job has announced. */
 int cache_drop_orders(struct cache *cache, uint32_t job);

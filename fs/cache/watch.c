@@ -28,7 +28,9 @@ uint32_t watch_read(const struct watch *watch, uint64_t *at, struct cache_seen *
 {
 	uint32_t count = 0;
 
-	*lost = watch->count - *at > WATCH_ROOM ? watch->count - *at - WATCH_ROOM : 0;
+	*lost = *at < watch->count && watch->count - *at > WATCH_ROOM
+			? watch->count - *at - WATCH_ROOM
+			: 0;
 	*at += *lost;
 	for (; watch->ring && count < max && *at < watch->count; count++)
 		seen[count] = watch->ring[(*at)++ % WATCH_ROOM];

@@ -126,9 +126,9 @@ int control_guess_begin(struct control *control, struct control_guess *guess);
 void control_guess_end(struct control *control, const struct control_guess *guess);
 /* Whether it is still there. `lives`: its training does. */
 bool control_guess_is_there(struct control *control, const struct control_guess *guess, bool lives);
-/* Orders as for cache_order(); the epoch begins. */
+/* Orders as for cache_order_since(); the epoch begins. */
 int control_guess_order(struct control *control, const struct control_guess *guess, uint64_t epoch,
-			const uint32_t *ids, uint32_t count);
+			const uint32_t *ids, uint32_t count, uint64_t at);
 int control_guess_epoch(struct control *control, const struct control_guess *guess, uint64_t epoch);
 /* A thread reads for it, unless somebody claims otherwise. */
 void control_guess_reader(struct control *control, const struct control_guess *guess,

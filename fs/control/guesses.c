@@ -96,13 +96,13 @@ bool control_guess_is_there(struct control *control, const struct control_guess 
 }
 
 int control_guess_order(struct control *control, const struct control_guess *guess, uint64_t epoch,
-			const uint32_t *ids, uint32_t count)
+			const uint32_t *ids, uint32_t count, uint64_t at)
 {
 	int rc = -ENOENT;
 
 	lock_acquire(&control->jobs_lock);
 	if (is_there_locked(control, guess))
-		rc = cache_order(control->options.cache, guess->job, epoch, ids, count);
+		rc = cache_order_since(control->options.cache, guess->job, epoch, ids, count, at);
 	lock_release(&control->jobs_lock);
 	return rc;
 }

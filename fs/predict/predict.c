@@ -157,7 +157,7 @@ static void announce_all(struct predict *predict)
 
 		if (!training->follow)
 			continue;
-		rc = training_announce(training, predict->options.control);
+		rc = training_announce(training, predict->options.control, predict->at);
 		if (first && training->guess.number)
 			say_recognised(training);
 		if (rc == -ENOENT)
@@ -425,22 +425,24 @@ static void take_finding(struct predict *predict, struct finding *finding)
 	shuffle_window_restart(&predict->window);
 }
 
-static void search_if_due(struct predict *predict)
+/* Whether something was found. */
+static bool search_if_due(struct predict *predict)
 {
 	struct finding finding;
 
 	if (predict->credit_ns <= 0 ||
 	    !shuffle_window_is_due(&predict->window, (uint32_t)clock_now_ms()))
-		return;
+		return false;
 	predict->searched_ms = clock_now_ms();
 	if (lists_make(&predict->lists, predict->options.cache, &predict->window,
 		       &predict->stopping))
-		return;
+		return false;
 	predict->now.values[SEARCHES]++;
 	if (!search(predict, &finding))
-		return;
+		return false;
 	take_finding(predict, &finding);
 	lists_free(&predict->lists);
+	return true;
 }
 
 /* --- the thread
@@ -530,15 +532,18 @@ static void run(void *argument)
 	thread_be_polite();
 	predict->credited_ms = clock_now_ms();
 	while (!atomic_load(&predict->stopping)) {
-		bool any = take_reads(predict);
+		bool any = take_reads(predict), found;
 
 		announce_all(predict);
 		tell_readers(predict);
-		search_if_due(predict);
+		found = search_if_due(predict);
 		look_who_lives(predict);
 		keep_credit(predict, &used_ns);
 		show(predict);
-		rest(predict, any ? BUSY_MS : IDLE_MS);
+		/* What was read while it was searched has to be known before anything is announced.
+		 */
+		if (!found)
+			rest(predict, any ? BUSY_MS : IDLE_MS);
 	}
 }
 

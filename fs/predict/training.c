@@ -67,7 +67,7 @@ bool training_read(struct training *training, int32_t thread, uint32_t index, bo
 /* --- orders
  * -------------------------------------------------------------------------------------*/
 
-static int announce(struct training *training, struct control *control, bool next)
+static int announce(struct training *training, struct control *control, bool next, uint64_t at)
 {
 	uint32_t *order, count;
 	int rc = shuffle_follow_order(training->follow, next, &order, &count);
@@ -76,12 +76,13 @@ static int announce(struct training *training, struct control *control, bool nex
 		return rc;
 	for (uint32_t i = 0; i < count; i++)
 		order[i] = cache_id_of_slot(training->list.slots[order[i]]);
-	rc = control_guess_order(control, &training->guess, training->epoch + next, order, count);
+	rc = control_guess_order(control, &training->guess, training->epoch + next, order, count,
+				 at);
 	free(order);
 	return rc;
 }
 
-int training_announce(struct training *training, struct control *control)
+int training_announce(struct training *training, struct control *control, uint64_t at)
 {
 	const struct shuffle_layout *layout = shuffle_follow_layout(training->follow);
 	uint32_t seed = shuffle_follow_seed(training->follow);
@@ -98,9 +99,9 @@ int training_announce(struct training *training, struct control *control)
 		rc = control_guess_epoch(control, &training->guess, training->epoch);
 	/* What was announced for this epoch, and read of it meanwhile, stays as it is. */
 	if (!rc && !was_right)
-		rc = announce(training, control, false);
+		rc = announce(training, control, false, at);
 	if (!rc)
-		rc = announce(training, control, true);
+		rc = announce(training, control, true, UINT64_MAX);
 	if (rc)
 		return rc;
 	training->begun = false;

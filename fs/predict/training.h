@@ -28,9 +28,9 @@ void training_end(struct training *training, struct cache *cache, struct control
 /* Whether it goes on: one of its threads has read something of its list. */
 bool training_read(struct training *training, int32_t thread, uint32_t index, bool ours,
 		   uint64_t now_ms);
-/* Announces what has changed. 0; -ENOENT: somebody has ended its job; another error: it is tried
- * again when there is something new. */
-int training_announce(struct training *training, struct control *control);
+/* Announces what has changed; reads before place `at` of cache_watch() are known. 0; -ENOENT:
+ * somebody has ended its job; another error: it is tried again when there is something new. */
+int training_announce(struct training *training, struct control *control, uint64_t at);
 uint64_t training_bytes(const struct training *training);
 /* "epoch 3 of DistributedSampler, seed 0, ranks 0-7 of 8, below train/" */
 #define TRAINING_TEXT 512

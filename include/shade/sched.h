@@ -142,6 +142,10 @@ int sched_importance(const struct sched *s, uint32_t jobs, float *out);
  */
 int sched_order(struct sched *s, uint32_t job, uint64_t epoch, const uint32_t *ids, uint32_t count);
 
+/* The sample was read before its order was known: its earliest entry is consumed, and nothing is
+ * counted. */
+int sched_skip(struct sched *s, uint32_t job, uint32_t id);
+
 /* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
  * one means that a training has begun anew: no order counts any more. */
 int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
