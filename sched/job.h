@@ -116,6 +116,8 @@ bool job_drop_orders(struct job *job);
 /* One access: marks the sample as seen and steps along its chain. Returns the place of
  * the entry that this was, or PLACE_NONE. */
 uint32_t job_consume(struct job *job, uint32_t id);
+/* Whether readers can have got as far as the order at `place`. */
+bool job_within_reach(const struct job *job, uint32_t place);
 /* Forgets the score. Its entries in orders stay: whether they come is not known. */
 void job_forget(struct job *job, uint32_t id);
 

@@ -613,12 +613,21 @@ static bool is_expected(const struct sched *s, uint32_t id)
 	return false;
 }
 
+/* Whether whoever it was fetched ahead for will not need it before a later order. */
+static bool is_far(const struct sched *s, uint32_t id)
+{
+	const struct job *job = s->jobs[s->samples[id].prefetcher];
+	uint32_t head = job ? job_sample(job, id)->head : PLACE_NONE;
+
+	return head != PLACE_NONE && !job_within_reach(job, head);
+}
+
 /* What was fetched ahead for an order or a job that is gone does not count as fetched ahead. */
 static void horizon_changed(struct sched *s)
 {
 	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
 		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
-		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id)))
+		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id) || is_far(s, id)))
 			clear_flag(s, id, SAMPLE_PREFETCHED);
 	rebuild(s);
 }

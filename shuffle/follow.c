@@ -41,6 +41,8 @@ struct shuffle_follow {
 	uint32_t *place;      /* by index: in this epoch */
 	uint32_t *next_place; /* and in that of the next seed */
 	uint8_t *times;	      /* by index: how often it was read in this epoch */
+	uint32_t stride;      /* between reads of a thread, before the layout is known; 0: not */
+	uint32_t count;	      /* reads of this epoch */
 	uint32_t skipped;     /* places before this one count as read */
 	uint32_t top;	      /* the last place that was read, and one more */
 	struct shuffle_layout layout;
@@ -102,6 +104,28 @@ static uint32_t first_place(const struct shuffle_follow *follow, const struct sh
 	return first;
 }
 
+/* The distance at which reads of one thread follow each other most often, if any comes twice. */
+static uint32_t find_stride(const struct shuffle_follow *follow, const struct shuffle_trial *trial)
+{
+	uint32_t distance[SHUFFLE_READS] = { 0 }, best = 0;
+	unsigned most = 1;
+
+	for (unsigned i = 0; i < trial->count; i++) {
+		uint32_t place = follow->place[trial->reads[i].index];
+		uint32_t last = follow->place[trial->reads[trial->before[i]].index];
+		unsigned same = 0;
+
+		distance[i] = place > last && place - last <= SHUFFLE_WORLD_MAX ? place - last : 0;
+		for (unsigned k = 0; distance[i] && k <= i; k++)
+			same += distance[k] == distance[i];
+		if (same > most || (same == most && most > 1 && distance[i] < best)) {
+			most = same;
+			best = distance[i];
+		}
+	}
+	return best;
+}
+
 int shuffle_follow_create(struct shuffle_follow **out, const struct shuffle_trial *trial,
 			  const struct shuffle_match *match)
 {
@@ -122,6 +146,7 @@ int shuffle_follow_create(struct shuffle_follow **out, const struct shuffle_tria
 		shuffle_follow_free(follow);
 		return -ENOMEM;
 	}
+	follow->stride = find_stride(follow, trial);
 	if (!match->within)
 		follow->skipped = first_place(follow, trial);
 	follow->top = follow->skipped;
@@ -194,6 +219,35 @@ bool shuffle_follow_expects(const struct shuffle_follow *follow, uint32_t index)
 	       is_local_place(follow, follow->next_place[index]);
 }
 
+bool shuffle_follow_has_stride(const struct shuffle_follow *follow)
+{
+	return follow->layout.world || follow->stride;
+}
+
+/* Whether one place follows another one as for a rank. */
+static bool is_step(const struct shuffle_follow *follow, uint32_t last, uint32_t place)
+{
+	const struct shuffle_layout *layout = &follow->layout;
+
+	if (layout->kind == SHUFFLE_REPEATED)
+		return place >= last && place - last <= layout->world / 3 + 1;
+	if (layout->kind == SHUFFLE_BATCHES)
+		return place == last + 1;
+	return place == last + (uint64_t)(layout->world ? layout->world : follow->stride);
+}
+
+bool shuffle_follow_fits(const struct shuffle_follow *follow, uint32_t last, uint32_t index)
+{
+	if (is_step(follow, follow->place[last], follow->place[index]))
+		return is_ahead(follow, index) || follow->stuck;
+	return is_step(follow, follow->next_place[last], follow->next_place[index]);
+}
+
+uint32_t shuffle_follow_count(const struct shuffle_follow *follow)
+{
+	return follow->count;
+}
+
 /* --- the next epoch
  * ------------------------------------------------------------------------------- */
 
@@ -244,7 +298,7 @@ static int begin_next(struct shuffle_follow *follow, bool same)
 		return rc;
 	learn_end(follow);
 	follow->stuck = same;
-	follow->skipped = follow->top = 0;
+	follow->skipped = follow->top = follow->count = 0;
 	follow->step_count = 0;
 	follow->learn_at = LEARN_LATER;
 	memset(follow->times, 0, follow->n);
@@ -299,6 +353,7 @@ static void note_read(struct shuffle_follow *follow, int32_t thread, uint32_t in
 	follow->times[index] += follow->times[index] < UINT8_MAX;
 	if (padding)
 		return;
+	follow->count++;
 	if (place >= follow->top)
 		follow->top = place + 1;
 	if (follow->step_count < STEPS)

@@ -224,9 +224,9 @@ static struct claims_reader *take_reader(struct claims *claims, int32_t thread)
 	return oldest;
 }
 
-static uint32_t job_of_reader(const struct claims_reader *reader)
+static uint32_t job_of_reader(const struct claims *claims, const struct claims_reader *reader)
 {
-	return reader->job == SCHED_JOB_ANY ? reader->guess : reader->job;
+	return reader->job == SCHED_JOB_ANY && !claims->guesses_yield ? reader->guess : reader->job;
 }
 
 bool claims_know(const struct claims *claims, int32_t thread, uint64_t now_ms, uint32_t *job)
@@ -240,7 +240,7 @@ bool claims_know(const struct claims *claims, int32_t thread, uint64_t now_ms, u
 	if (!reader || reader->turn != claims->turn ||
 	    reader->checked_ms + CLAIMS_TRUST_MS <= now_ms)
 		return false;
-	*job = job_of_reader(reader);
+	*job = job_of_reader(claims, reader);
 	return true;
 }
 
@@ -266,7 +266,7 @@ uint32_t claims_decide(struct claims *claims, int32_t thread, const struct proce
 		reader->job = job_of_cgroup(claims, reader->cgroup);
 		set_unplaced(claims, reader, length && has_cgroups(claims));
 	}
-	return job_of_reader(reader);
+	return job_of_reader(claims, reader);
 }
 
 void claims_guess(struct claims *claims, int32_t thread, uint32_t job)

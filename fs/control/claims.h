@@ -52,7 +52,9 @@ struct claims {
 	unsigned count;
 	uint64_t turn; /* one more with each change */
 	struct claims_reader readers[CLAIMS_SETS * CLAIMS_WAYS];
-	unsigned unplaced; /* readers */
+	unsigned unplaced;  /* readers */
+	bool guesses_yield; /* somebody has announced an order and claims nothing: it may be theirs
+			     */
 };
 
 /* A process opens a control file of the job; and closes it. False: there are too many, and it

@@ -87,7 +87,8 @@ struct predict {
 
 	/* The thread's own. */
 	struct counts now;
-	uint64_t at; /* in the record of reads */
+	uint64_t at;	    /* in the record of reads */
+	uint64_t window_at; /* where the window began */
 	struct training trainings[PREDICT_TRAININGS];
 	struct shuffle_window window;
 	struct lists lists;
@@ -197,59 +198,150 @@ static void feed(struct predict *predict, int number, int32_t thread, uint32_t i
 	predict->now.values[EPOCHS] += training->epoch != epoch;
 }
 
-/* A thread that is nobody's yet: whose order has this sample next? */
-static int find_training(const struct predict *predict, uint32_t slot, uint32_t *index)
+static void put_into_window(struct predict *predict, const struct cache_seen *seen)
+{
+	(void)shuffle_window_add(&predict->window, seen->thread, seen->slot, seen->when_ms);
+}
+
+/* How many of the latest reads of a thread follow each other as the training's would. */
+static unsigned count_steps(const struct training *training, const struct reader *reader)
+{
+	uint32_t last = UINT32_MAX;
+	unsigned steps = 0;
+
+	for (unsigned i = 0; i < reader->pending_count; i++) {
+		uint32_t index = list_index(&training->list, reader->pending[i].slot);
+
+		if (index == UINT32_MAX)
+			continue;
+		steps += last != UINT32_MAX && shuffle_follow_fits(training->follow, last, index);
+		last = index;
+	}
+	return steps;
+}
+
+/* The thread is the training's, and so is what it has read. */
+static void adopt(struct predict *predict, int number, struct reader *reader)
+{
+	struct cache_seen pending[READER_PENDING];
+	unsigned count = reader->pending_count;
+
+	memcpy(pending, reader->pending, sizeof(pending));
+	reader_assign(reader, number);
+	for (unsigned i = 0; i < count && predict->trainings[number].follow; i++) {
+		uint32_t index = list_index(&predict->trainings[number].list, pending[i].slot);
+
+		if (index != UINT32_MAX)
+			feed(predict, number, pending[i].thread, index, true);
+	}
+}
+
+/* Before it is known how far reads of a thread are apart, or where threads cannot be told apart,
+ * one read must be enough. */
+static bool takes_any(const struct training *training, const struct cache_seen *seen)
+{
+	uint32_t index = list_index(&training->list, seen->slot);
+
+	return (!shuffle_follow_has_stride(training->follow) || seen->thread <= 0) &&
+	       index != UINT32_MAX && shuffle_follow_expects(training->follow, index);
+}
+
+/* A read of a thread that is nobody's yet. Whether a training has it; `only`: this one, or
+ * READER_OF_NOBODY for any. */
+static bool offer(struct predict *predict, struct reader *reader, const struct cache_seen *seen,
+		  int only)
 {
 	for (int i = 0; i < PREDICT_TRAININGS; i++) {
 		const struct training *training = &predict->trainings[i];
 
-		if (!training->follow)
+		if (!training->follow || (only >= 0 && only != i))
 			continue;
-		*index = list_index(&training->list, slot);
-		if (*index != UINT32_MAX && shuffle_follow_expects(training->follow, *index))
-			return i;
+		if (takes_any(training, seen)) {
+			feed(predict, i, seen->thread, list_index(&training->list, seen->slot),
+			     true);
+			return true;
+		}
+		if (seen->thread > 0 && count_steps(training, reader) >= READER_STEPS) {
+			adopt(predict, i, reader);
+			return true;
+		}
 	}
-	return READER_OF_NOBODY;
+	return false;
 }
 
-/* What somebody has announced is none of ours, but tells that what we think of its reader is wrong.
- */
-static void take_announced(struct predict *predict, const struct cache_seen *seen)
+static bool knows_any(const struct predict *predict)
 {
-	const struct reader *reader = readers_get(&predict->readers, seen->thread);
-	uint32_t index;
+	for (int i = 0; i < PREDICT_TRAININGS; i++)
+		if (predict->trainings[i].follow)
+			return true;
+	return false;
+}
 
-	if (reader->training < 0)
+/* Its latest reads are kept until it is seen whether it is somebody's; the window gets the rest. */
+static void take_unknown(struct predict *predict, struct reader *reader,
+			 const struct cache_seen *seen, int only)
+{
+	if (!knows_any(predict)) {
+		put_into_window(predict, seen);
 		return;
-	index = list_index(&predict->trainings[reader->training].list, seen->slot);
+	}
+	if (reader->pending_count == READER_PENDING) {
+		if (only < 0)
+			put_into_window(predict, &reader->pending[0]);
+		reader->pending_count--;
+		memmove(reader->pending, reader->pending + 1,
+			reader->pending_count * sizeof(*reader->pending));
+	}
+	reader->pending[reader->pending_count++] = *seen;
+	if (offer(predict, reader, seen, only) && reader->pending_count)
+		reader->pending_count--; /* it was taken alone */
+}
+
+/* What somebody has announced is none of ours, and tells that what we think of its reader is wrong.
+ */
+static bool is_announced(const struct predict *predict, const struct cache_seen *seen)
+{
+	return training_of_job(predict, seen->job) < 0 && seen->expected;
+}
+
+static void take_known(struct predict *predict, int number, const struct cache_seen *seen)
+{
+	uint32_t index = list_index(&predict->trainings[number].list, seen->slot);
+
 	if (index != UINT32_MAX)
-		feed(predict, reader->training, seen->thread, index, false);
+		feed(predict, number, seen->thread, index, !is_announced(predict, seen));
+	else if (!seen->claimed)
+		put_into_window(predict, seen);
 }
 
 static void take_read(struct predict *predict, const struct cache_seen *seen)
 {
-	struct reader *reader;
-	uint32_t index;
-	int number;
+	struct reader *reader = readers_get(&predict->readers, seen->thread);
 
-	if (training_of_job(predict, seen->job) < 0 && (seen->claimed || seen->expected)) {
-		take_announced(predict, seen);
-		return;
+	if (reader->training >= 0)
+		take_known(predict, reader->training, seen);
+	else if (!is_announced(predict, seen) &&
+		 (!seen->claimed || training_of_job(predict, seen->job) >= 0))
+		take_unknown(predict, reader, seen, READER_OF_NOBODY);
+}
+
+/* Reads that were there before the training was recognised. */
+static void replay(struct predict *predict, int number, uint64_t from)
+{
+	struct cache_seen seen;
+	uint64_t lost;
+
+	while (from < predict->at && predict->trainings[number].follow &&
+	       cache_watch(predict->options.cache, &from, &seen, 1, &lost)) {
+		struct reader *reader = readers_get(&predict->readers, seen.thread);
+
+		if (seen.claimed || seen.expected)
+			continue;
+		if (reader->training == number)
+			take_known(predict, number, &seen);
+		else if (reader->training < 0)
+			take_unknown(predict, reader, &seen, number);
 	}
-	reader = readers_get(&predict->readers, seen->thread);
-	number = reader->training;
-	if (number >= 0) {
-		index = list_index(&predict->trainings[number].list, seen->slot);
-		number = index == UINT32_MAX ? READER_OF_NOBODY : number;
-	} else {
-		number = find_training(predict, seen->slot, &index);
-		if (number >= 0)
-			reader_followed(reader, number);
-	}
-	if (number >= 0)
-		feed(predict, number, seen->thread, index, true);
-	else
-		(void)shuffle_window_add(&predict->window, seen->thread, seen->slot, seen->when_ms);
 }
 
 /* Takes all reads up to now. Whether there were any. */
@@ -265,8 +357,11 @@ static bool take_reads(struct predict *predict)
 		for (int i = 0; lost && i < PREDICT_TRAININGS; i++)
 			if (predict->trainings[i].follow)
 				shuffle_follow_skip(predict->trainings[i].follow);
-		for (uint32_t i = 0; i < count && !atomic_load(&predict->stopping); i++)
+		for (uint32_t i = 0; i < count && !atomic_load(&predict->stopping); i++) {
 			take_read(predict, &predict->seen[i]);
+			if (predict->window.total <= 1)
+				predict->window_at = predict->at - count + i;
+		}
 		any |= count > 0;
 	} while (count == READS && !atomic_load(&predict->stopping));
 	return any;
@@ -416,12 +511,7 @@ static void take_finding(struct predict *predict, struct finding *finding)
 		return;
 	predict->now.values[RECOGNISED]++;
 	predict->now.values[NEEDED] = finding->match.reads;
-	for (unsigned i = 0; i < finding->trial.count && training->follow; i++) {
-		const struct shuffle_read *read = &finding->trial.reads[i];
-
-		reader_followed(readers_get(&predict->readers, read->thread), place);
-		feed(predict, place, read->thread, read->index, true);
-	}
+	replay(predict, place, predict->window_at);
 	shuffle_window_restart(&predict->window);
 }
 
@@ -474,6 +564,7 @@ static void look_who_lives(struct predict *predict)
 
 		if (!training->follow)
 			continue;
+		training_compare(training, predict->options.cache);
 		lives = readers_live(&predict->readers, i);
 		if (now_ms > training->read_ms + FORGET_MS ||
 		    (training->guess.number &&

@@ -6,9 +6,7 @@ struct reader *readers_get(struct readers *readers, int32_t thread)
 	struct reader *reader = &readers->all[(uint32_t)thread % READERS_MAX];
 
 	if (reader->thread != thread || !thread)
-		*reader = (struct reader){ .thread = thread,
-					   .training = READER_OF_NOBODY,
-					   .candidate = READER_OF_NOBODY };
+		*reader = (struct reader){ .thread = thread, .training = READER_OF_NOBODY };
 	return reader;
 }
 
@@ -25,14 +23,10 @@ static void look_at(struct reader *reader)
 		reader->parent = lineage[1];
 }
 
-void reader_followed(struct reader *reader, int training)
+void reader_assign(struct reader *reader, int training)
 {
-	if (reader->candidate != training)
-		reader->score = 0;
-	reader->candidate = training;
-	if (++reader->score < READER_CERTAIN || !reader->thread)
-		return;
 	reader->training = training;
+	reader->pending_count = 0;
 	reader->told = false;
 	look_at(reader);
 }
@@ -42,8 +36,7 @@ void readers_forget(struct readers *readers, int training)
 	for (unsigned i = 0; i < READERS_MAX; i++) {
 		struct reader *reader = &readers->all[i];
 
-		if (reader->thread &&
-		    (reader->training == training || reader->candidate == training))
+		if (reader->thread && reader->training == training)
 			*reader = (struct reader){ 0 };
 	}
 }

@@ -7,17 +7,19 @@
 #define SHADE_READERS_H
 
 #include "base/process.h"
+#include "cache/watch.h"
 
 #define READERS_MAX 1024
 #define READER_OF_NOBODY (-1)
-#define READER_CERTAIN 3 /* reads that must follow before a thread counts as a training's */
+#define READER_STEPS 2	 /* that must fit before a thread counts as a training's */
+#define READER_PENDING 8 /* reads that are looked at for that */
 
 struct reader {
-	int32_t thread;		     /* 0: none */
-	int training;		     /* or READER_OF_NOBODY */
-	int candidate;		     /* whose its latest reads were, if it is nobody's yet */
-	unsigned score;		     /* how many of them */
-	bool told;		     /* the claims know of it */
+	int32_t thread; /* 0: none */
+	int training;	/* or READER_OF_NOBODY */
+	unsigned pending_count;
+	struct cache_seen pending[READER_PENDING]; /* its latest reads, if it is nobody's yet */
+	bool told;				   /* the claims know of it */
 	struct process self, parent; /* pid 0: not known, or not a part of the training */
 };
 
@@ -27,8 +29,8 @@ struct readers {
 
 /* The record of a thread. One that cannot be seen shares it with others like it. */
 struct reader *readers_get(struct readers *readers, int32_t thread);
-/* The read of a thread that is nobody's yet followed the training's order. */
-void reader_followed(struct reader *reader, int training);
+/* From now on the thread reads for the training. */
+void reader_assign(struct reader *reader, int training);
 /* Nobody reads for the training any more. */
 void readers_forget(struct readers *readers, int training);
 /* Whether a process of the training lives, as far as that can be seen. */

@@ -9,6 +9,8 @@
 
 #include "escape.h"
 
+#define LEFT_MAX 64 /* entries that nobody read, before the order is announced anew */
+
 /* --- begin and end
  * --------------------------------------------------------------------------------
  */
@@ -67,7 +69,8 @@ bool training_read(struct training *training, int32_t thread, uint32_t index, bo
 /* --- orders
  * -------------------------------------------------------------------------------------*/
 
-static int announce(struct training *training, struct control *control, bool next, uint64_t at)
+static int announce(struct training *training, struct control *control, bool next, uint64_t at,
+		    uint32_t *announced)
 {
 	uint32_t *order, count;
 	int rc = shuffle_follow_order(training->follow, next, &order, &count);
@@ -79,6 +82,7 @@ static int announce(struct training *training, struct control *control, bool nex
 	rc = control_guess_order(control, &training->guess, training->epoch + next, order, count,
 				 at);
 	free(order);
+	*announced = count;
 	return rc;
 }
 
@@ -86,8 +90,10 @@ int training_announce(struct training *training, struct control *control, uint64
 {
 	const struct shuffle_layout *layout = shuffle_follow_layout(training->follow);
 	uint32_t seed = shuffle_follow_seed(training->follow);
-	bool was_right = training->guess.number && training->begun && training->next_seed == seed &&
+	bool was_right = training->guess.number && training->begun && !training->astray &&
+			 training->next_seed == seed &&
 			 !memcmp(&training->layout, layout, sizeof(*layout));
+	uint32_t count = training->next_count;
 	int rc = 0;
 
 	if (!training->changed || !layout->world)
@@ -99,15 +105,30 @@ int training_announce(struct training *training, struct control *control, uint64
 		rc = control_guess_epoch(control, &training->guess, training->epoch);
 	/* What was announced for this epoch, and read of it meanwhile, stays as it is. */
 	if (!rc && !was_right)
-		rc = announce(training, control, false, at);
+		rc = announce(training, control, false, at, &count);
 	if (!rc)
-		rc = announce(training, control, true, UINT64_MAX);
+		training->due = count + (was_right ? 0 : shuffle_follow_count(training->follow));
+	if (!rc)
+		rc = announce(training, control, true, UINT64_MAX, &training->next_count);
 	if (rc)
 		return rc;
-	training->begun = false;
+	training->begun = training->astray = false;
 	training->layout = *layout;
 	training->next_seed = seed + !shuffle_follow_is_stuck(training->follow);
 	return 0;
+}
+
+void training_compare(struct training *training, struct cache *cache)
+{
+	uint64_t seen = shuffle_follow_count(training->follow), expected;
+	struct sched_job_stats stats;
+
+	if (!training->guess.number || training->begun || training->changed ||
+	    cache_job_stats(cache, training->guess.job, &stats))
+		return;
+	expected = training->next_count + (training->due > seen ? training->due - seen : 0);
+	if (stats.order_ahead > expected + LEFT_MAX)
+		training->changed = training->astray = true;
 }
 
 uint64_t training_bytes(const struct training *training)

@@ -16,9 +16,12 @@ struct training {
 	uint32_t seed;		      /* of the training, as far as that can be told */
 	uint32_t next_seed;	      /* that was announced for the next epoch */
 	struct shuffle_layout layout; /* that was announced */
-	bool begun;		      /* the epoch is to be told of */
-	bool changed;		      /* the orders are */
-	uint64_t read_ms;	      /* when somebody last read for it */
+	uint64_t due; /* reads of this epoch that were seen or expected, as it was announced */
+	uint32_t next_count; /* entries that were announced for the next epoch */
+	bool astray;	     /* what was announced is not what is ahead */
+	bool begun;	     /* the epoch is to be told of */
+	bool changed;	     /* the orders are */
+	uint64_t read_ms;    /* when somebody last read for it */
 };
 
 /* Takes the list over, whatever comes of it. 0 or -ENOMEM. */
@@ -31,6 +34,9 @@ bool training_read(struct training *training, int32_t thread, uint32_t index, bo
 /* Announces what has changed; reads before place `at` of cache_watch() are known. 0; -ENOENT:
  * somebody has ended its job; another error: it is tried again when there is something new. */
 int training_announce(struct training *training, struct control *control, uint64_t at);
+/* Looks whether what is expected is still what is ahead: reads may have been missed, or counted for
+ * somebody else. If not, it is announced anew. */
+void training_compare(struct training *training, struct cache *cache);
 uint64_t training_bytes(const struct training *training);
 /* "epoch 3 of DistributedSampler, seed 0, ranks 0-7 of 8, below train/" */
 #define TRAINING_TEXT 512

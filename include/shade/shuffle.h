@@ -191,8 +191,15 @@ void shuffle_follow_free(struct shuffle_follow *follow);
 /* One of its threads reads. `ours`: it is nobody else's who has announced it. -ENOMEM, or an event.
  */
 int shuffle_follow_read(struct shuffle_follow *follow, int32_t thread, uint32_t index, bool ours);
-/* Whether the sample is still ahead in this epoch, or at the begin of the next one. */
+/* Whether a thread that nobody knows may be one of its own, by one read: the sample is ahead and
+ * not far, or at the begin of the next epoch. */
 bool shuffle_follow_expects(const struct shuffle_follow *follow, uint32_t index);
+/* And by two: one follows the other as in a rank's part. */
+bool shuffle_follow_fits(const struct shuffle_follow *follow, uint32_t last, uint32_t index);
+/* Whether it is known how that is. */
+bool shuffle_follow_has_stride(const struct shuffle_follow *follow);
+/* How many reads of this epoch were seen. */
+uint32_t shuffle_follow_count(const struct shuffle_follow *follow);
 /* Reads were missed: what is far behind the readers counts as read. */
 void shuffle_follow_skip(struct shuffle_follow *follow);
 /* What the ranks of this machine will read: of this epoch what is ahead, or the whole next one. To
