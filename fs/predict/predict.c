@@ -20,20 +20,22 @@
 #include "predict/readers.h"
 #include "predict/training.h"
 
-#define BUSY_MS 20	       /* between looks while there are reads, */
-#define IDLE_MS 200	       /* and while there are none */
-#define LIFE_MS 1000	       /* between looks at who lives */
-#define READS 1024	       /* taken at a time */
-#define QUICK_MAX 65536	       /* samples whose places are all looked at in a quick search */
-#define SEEDS_AT_A_TIME 32     /* before it is seen that the daemon ends */
-#define LIKELY_SEEDS 1001      /* seed + epoch, from 0 on */
-#define OTHER_SEED 1234	       /* which is popular, too */
-#define SEED_EPOCHS 101	       /* that are tried of a seed which is not among these */
-#define CREDIT_NS 10000000000u /* of processor time, at most */
-#define CREDIT_SHARE 100       /* one in so many ns of time is added to it */
-#define REPLACE_MS 2000	       /* a training that was not read for so long makes way */
-#define FORGET_MS 3600000      /* and goes after this, whoever lives */
-#define LISTS_MS 60000	       /* lists are kept for so long after the last search */
+#define BUSY_MS 20		   /* between looks while there are reads, */
+#define IDLE_MS 200		   /* and while there are none */
+#define LIFE_MS 1000		   /* between looks at who lives */
+#define READS 1024		   /* taken at a time */
+#define QUICK_MAX 65536		   /* samples whose places are all looked at in a quick search */
+#define SEEDS_AT_A_TIME 32	   /* before it is seen that the daemon ends */
+#define LIKELY_SEEDS 1001	   /* seed + epoch, from 0 on */
+#define OTHER_SEED 1234		   /* which is popular, too */
+#define SEED_EPOCHS 101		   /* that are tried of a seed which is not among these */
+#define CREDIT_NS 10000000000u	   /* of processor time, at most; */
+#define CREDIT_LATER_NS 500000000u /* and so much once it was used in vain */
+#define SEARCH_NS 8000000000u	   /* after which no further list is searched */
+#define CREDIT_SHARE 100	   /* one in so many ns of time is added to it */
+#define REPLACE_MS 2000		   /* a training that was not read for so long makes way */
+#define FORGET_MS 3600000	   /* and goes after this, whoever lives */
+#define LISTS_MS 60000		   /* lists are kept for so long after the last search */
 
 /* What is shown of it. */
 enum figure {
@@ -93,7 +95,7 @@ struct predict {
 	struct shuffle_window window;
 	struct lists lists;
 	struct readers readers;
-	int64_t credit_ns;
+	int64_t credit_ns, credit_max_ns;
 	uint64_t credited_ms, looked_ms, searched_ms;
 	struct cache_seen seen[READS];
 };
@@ -437,13 +439,15 @@ static void search_list(struct predict *predict, struct list *list, bool whole,
 static bool search(struct predict *predict, struct finding *finding)
 {
 	bool full = predict->window.count == SHUFFLE_READS;
+	uint64_t until_ns = clock_thread_ns() + SEARCH_NS;
 
 	*finding = (struct finding){ .match = { .score = -HUGE_VAL } };
 	for (unsigned i = 0; i < predict->lists.count; i++)
 		if (!shuffle_match_is_plain(&finding->match))
 			search_list(predict, &predict->lists.all[i], false, finding);
 	for (unsigned i = 0; full && i < predict->lists.count; i++)
-		if (finding->match.score <= SHUFFLE_SURE && predict->lists.all[i].count > QUICK_MAX)
+		if (finding->match.score <= SHUFFLE_SURE &&
+		    predict->lists.all[i].count > QUICK_MAX && clock_thread_ns() < until_ns)
 			search_list(predict, &predict->lists.all[i], true, finding);
 	return finding->match.score > SHUFFLE_SURE && !atomic_load(&predict->stopping);
 }
@@ -528,8 +532,12 @@ static bool search_if_due(struct predict *predict)
 		       &predict->stopping))
 		return false;
 	predict->now.values[SEARCHES]++;
-	if (!search(predict, &finding))
+	if (!search(predict, &finding)) {
+		if (predict->window.count == SHUFFLE_READS)
+			predict->credit_max_ns = CREDIT_LATER_NS;
 		return false;
+	}
+	predict->credit_max_ns = CREDIT_NS;
 	take_finding(predict, &finding);
 	lists_free(&predict->lists);
 	return true;
@@ -544,8 +552,8 @@ static void keep_credit(struct predict *predict, uint64_t *used_ns)
 
 	predict->credit_ns += (int64_t)((now_ms - predict->credited_ms) * (1000000 / CREDIT_SHARE));
 	predict->credit_ns -= (int64_t)(now_ns - *used_ns);
-	if (predict->credit_ns > (int64_t)CREDIT_NS)
-		predict->credit_ns = CREDIT_NS;
+	if (predict->credit_ns > predict->credit_max_ns)
+		predict->credit_ns = predict->credit_max_ns;
 	predict->credited_ms = now_ms;
 	*used_ns = now_ns;
 	predict->now.values[CPU_MS] = now_ns / 1000000;
@@ -650,7 +658,7 @@ int predict_create(struct predict **out, const struct predict_options *options)
 	if (!predict)
 		return -ENOMEM;
 	predict->options = *options;
-	predict->credit_ns = CREDIT_NS;
+	predict->credit_ns = predict->credit_max_ns = CREDIT_NS;
 	rc = cache_watch_begin(options->cache);
 	if (rc) {
 		free(predict);

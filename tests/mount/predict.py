@@ -137,7 +137,7 @@ def mount(root, share=0.1, **options):
     """A mount of a slow source, with a cache of this share of the data."""
     slow = Slow(root, delay_us=2000)
     resident = int(FILES * (SIZE // 4096 + 1) * 4096 * share)
-    return Shade(slow.path, capacity=2 * resident, inflight=resident, prefetch=resident // 2,
+    return Shade(slow.path, capacity=2 * resident, inflight=resident, prefetch=resident,
                  log="info", **options)
 
 
@@ -174,8 +174,9 @@ def run_training(fs, epochs=3, **options):
 
 def check_training(ranks, workers, persistent, drop_last):
     fs = mount(make_source())
+    # When an epoch begins, each worker gets two batches at once: these must fit into the cache.
     hits, known = run_training(fs, ranks=ranks, workers=workers, persistent=persistent,
-                               drop_last=drop_last)
+                               drop_last=drop_last, batch=8 if ranks * workers <= 8 else 4)
     stats = fs.stats()
     what = f"{ranks} ranks, {workers} workers, persistent {persistent}, drop_last {drop_last}"
     print(f"{MODE}, {what}: {stats['predict_reads']:.0f} reads were enough; hits "
