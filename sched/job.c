@@ -288,7 +288,7 @@ void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 /* Whether readers can have got as far as the order at `place`: what comes before it is
  * read but for a rest that workers may still be at. A stray read in the middle of an epoch
  * must not use up the next one's entry, or the sample would be an epoch off for good. */
-static bool within_reach(const struct job *job, uint32_t place)
+bool job_within_reach(const struct job *job, uint32_t place)
 {
 	for (unsigned rank = 0; rank < job->rank[place_slot(place)]; rank++) {
 		const struct order *before = &job->orders[job->sequence[rank]];
@@ -310,7 +310,7 @@ uint32_t job_consume(struct job *job, uint32_t id)
 		job->covered++;
 		job->covered_named += sample->named;
 	}
-	if (place == PLACE_NONE || !within_reach(job, place))
+	if (place == PLACE_NONE || !job_within_reach(job, place))
 		return PLACE_NONE;
 	order = &job->orders[place_slot(place)];
 	bits_set(order->consumed, index);

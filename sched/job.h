@@ -43,6 +43,7 @@ struct job_sample {
 };
 
 struct job {
+	bool guessed;  /* its orders are: see sched_job_guess() */
 	void *samples; /* struct job_sample, `stride` bytes apart: see job_sample() */
 	size_t stride;
 	bool owns_samples;
@@ -123,6 +124,8 @@ bool job_drop_orders(struct job *job);
 /* One access: marks the sample as seen and steps along its chain. Returns the place of
  * the entry that this was, or PLACE_NONE. */
 uint32_t job_consume(struct job *job, uint32_t id);
+/* Whether readers can have got as far as the order at `place`. */
+bool job_within_reach(const struct job *job, uint32_t place);
 /* Forgets the score. Its entries in orders stay: whether they come is not known. */
 void job_forget(struct job *job, uint32_t id);
 

@@ -14,12 +14,21 @@ static bool is_expected(const struct sched *s, uint32_t id)
 	return false;
 }
 
+/* Whether whoever it was fetched ahead for will not need it before a later order. */
+static bool is_far(const struct sched *s, uint32_t id)
+{
+	const struct job *job = s->jobs[s->samples[id].prefetcher];
+	uint32_t head = job ? job_sample(job, id)->head : PLACE_NONE;
+
+	return head != PLACE_NONE && !job_within_reach(job, head);
+}
+
 /* What was fetched ahead for an order or a job that is gone does not count as fetched ahead. */
 static void horizon_changed(struct sched *s)
 {
 	for (uint32_t id = 0; s->stats.prefetched_bytes && id < s->sample_count; id++)
 		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
-		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id)))
+		    (!s->jobs[s->samples[id].prefetcher] || !is_expected(s, id) || is_far(s, id)))
 			core_clear_flag(s, id, SAMPLE_PREFETCHED);
 	core_rebuild(s);
 }
@@ -76,6 +85,16 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 	}
 	job_grow(job, s->sample_count);
 	*out = slot;
+	return 0;
+}
+
+int sched_job_guess(struct sched *s, uint32_t job_id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job)
+		return -ERANGE;
+	job->guessed = true;
 	return 0;
 }
 
@@ -175,6 +194,34 @@ int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t
 	return 0;
 }
 
+int sched_skip(struct sched *s, uint32_t job_id, uint32_t id)
+{
+	struct job *job = sched_job(s, job_id);
+
+	if (!job || id >= s->sample_count)
+		return -ERANGE;
+	if (job_consume(job, id) != PLACE_NONE && s->samples[id].state == SAMPLE_RESIDENT &&
+	    s->policy->touch && sample_may_leave(&s->samples[id]))
+		s->policy->touch(s, id);
+	return 0;
+}
+
+/* What was fetched ahead for an epoch that is over and was not read stays for a later use, which
+ * may be far away: it must not keep others from being fetched ahead until then. */
+static void forget_prefetched(struct sched *s, uint32_t job_id, uint64_t epoch)
+{
+	const struct job *job = s->jobs[job_id];
+
+	for (uint32_t id = 0; job->prefetched_bytes && id < s->sample_count; id++) {
+		uint32_t head = job_sample(job, id)->head;
+
+		if (s->samples[id].flags & SAMPLE_PREFETCHED &&
+		    s->samples[id].prefetcher == job_id && head != PLACE_NONE &&
+		    job->orders[place_slot(head)].epoch < epoch)
+			core_clear_flag(s, id, SAMPLE_PREFETCHED);
+	}
+}
+
 int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 {
 	struct job *job = sched_job(s, job_id);
@@ -183,6 +230,7 @@ int sched_epoch(struct sched *s, uint32_t job_id, uint64_t epoch)
 	if (!job)
 		return -ERANGE;
 	begin_anew(job);
+	forget_prefetched(s, job_id, epoch);
 	job_epoch(job, epoch, &dropped);
 	if (s->ranking.scored_jobs > 1)
 		ranking_refresh(s);

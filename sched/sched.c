@@ -368,11 +368,12 @@ static void admit_or_bypass(struct sched *s, uint32_t id, struct sched_verdict *
 /* --- what happens --------------------------------------------------------------- */
 
 /* Whose access this is, if the caller does not know: the job's that expects the sample
- * soonest. */
+ * soonest; of those that only guess, if no other one does. */
 static uint32_t soonest_job(const struct sched *s, uint32_t id)
 {
 	uint32_t best = 0;
 	double soonest = INFINITY;
+	bool guessed = true;
 
 	for (uint32_t i = 0; i < s->job_end; i++) {
 		const struct job *job = s->jobs[i];
@@ -380,10 +381,13 @@ static uint32_t soonest_job(const struct sched *s, uint32_t id)
 
 		if (!job || job_sample(job, id)->head == PLACE_NONE)
 			continue;
+		if (job->guessed && !guessed)
+			continue;
 		distance = job_distance(job, job_sample(job, id)->head, 0);
-		if (distance < soonest) {
+		if (distance < soonest || guessed != job->guessed) {
 			soonest = distance;
 			best = i;
+			guessed = job->guessed;
 		}
 	}
 	return best;

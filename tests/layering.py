@@ -15,6 +15,10 @@ ALLOWED = {
               # Pure: no I/O, threads, clocks, environment or logging.
               "system": {"assert.h", "errno.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
                          "stdlib.h", "string.h", "sys/mman.h", "uthash.h"}},
+    # As pure.
+    "shuffle": {"folders": {"include"},
+                "system": {"assert.h", "errno.h", "math.h", "stdbool.h", "stddef.h", "stdint.h",
+                           "stdlib.h", "string.h"}},
     # libshade neither prints nor exits. shadectl uses it through its interface, but for its paths.
     "client/lib": {"folders": {"include"}, "headers": {"fnv.h", "grow.h", "escape.h", "mountinfo.h"}},
     "client/ctl": {"folders": {"include"},
@@ -42,12 +46,14 @@ ROOMS = {
     "names": {"base", "source"},
     "cache": {"base", "source", "names", "shade"},
     "control": {"base", "source", "names", "cache", "shade"},
+    "predict": {"base", "source", "names", "cache", "control", "shade"},
     "fuse": {"base", "source", "names", "cache", "control"},
     "native": {"base", "source", "names", "cache", "control", "fuse"},
-    "daemon": {"base", "source", "nfs", "tier", "names", "cache", "control", "fuse", "native", "shade"},
+    "daemon": {"base", "source", "nfs", "tier", "names", "cache", "control", "predict", "fuse", "native",
+               "shade"},
 }
 # The cache and all below it do not know FUSE; control does not know FUSE's requests.
-WITHOUT_FUSE = {"base", "source", "nfs", "tier", "names", "cache", "control"}
+WITHOUT_FUSE = {"base", "source", "nfs", "tier", "names", "cache", "control", "predict"}
 # base/threads.h is all that the rooms know of threads and the clock. The daemon blocks signals.
 THREADS = re.compile(r"\b(pthread_\w+|clock_gettime|clock_nanosleep|nanosleep|sem_\w+)\b")
 THREADS_ALLOWED = {"daemon": {"pthread_sigmask"}}
@@ -84,7 +90,7 @@ def violations(root):
                 found = INCLUDE.match(line)
                 if found and not allowed_include(root, folder, rules, *found.groups()):
                     yield f"{shown}:{number}: {folder}/ may not include {found.group(2)}"
-            if folder == "sched":
+            if folder in ("sched", "shuffle"):
                 yield from impure(shown, text)
             if folder == "fs":
                 yield from outside_room(shown, text)
@@ -95,10 +101,10 @@ def impure(shown, text):
     for number, line in enumerate(without_comments(text).splitlines(), 1):
         if re.search(r"\b(printf|fprintf|puts|getenv|time|clock_gettime|rand|random|srand|fopen|"
                      r"open|pthread_\w+)\s*\(", line):
-            yield f"{shown}:{number}: sched/ has no I/O, clocks, threads or environment: {line.strip()}"
+            yield f"{shown}:{number}: {shown.split(os.sep)[0]}/ has no I/O, clocks, threads or environment: {line.strip()}"
         if re.match(r"(static )?(?!const|extern|struct \w+;|typedef|return|enum)[\w ]+\*?\w+(\[\w*\])?( =.*)?;$",
                     line) and "const" not in line and "(" not in line:
-            yield f"{shown}:{number}: sched/ has no globals: {line.strip()}"
+            yield f"{shown}:{number}: {shown.split(os.sep)[0]}/ has no globals: {line.strip()}"
 
 
 def outside_room(shown, text):
@@ -140,6 +146,7 @@ def wrong_in_line(room, line):
 PLANTED = {
     "sched/bad.c": (4, '#include <stdio.h>\n#include "fs.h"\nstatic int counter;\n'
                        'int f(void)\n{\n\treturn getenv("X") != 0;\n}\n'),
+    "shuffle/bad.c": (2, '#include <stdio.h>\nstatic int counter;\n'),
     "fs/attic/bad.c": (1, "int f(void);\n"),
     "fs/base/good.h": (0, "#include <pthread.h>\npthread_mutex_t *mutex;\n"),
     "fs/base/bad.c": (1, '#include "cache/good.h"\n'),

@@ -98,6 +98,20 @@ static void print_waiting(const char *stats)
 		       uses);
 }
 
+/* Trainings that were recognised, a line each. */
+static void print_predictions(const struct call *call)
+{
+	char *text, *line, *rest;
+
+	if (mount_read(call->mount, "predictions", &text))
+		return; /* a mount of an older version */
+	rest = text;
+	while ((line = strsep(&rest, "\n")))
+		if (*line)
+			say_line(stdout, "  %-10s %s", "predicted", line);
+	free(text);
+}
+
 static void print_scan(const char *stats)
 {
 	double complete = pair_number(stats, "scan_complete");
@@ -186,6 +200,7 @@ int verb_status(struct call *call)
 	if (!several)
 		printf("  %-10s %s accesses of announced orders\n", "ahead",
 		       say_count(pair_number(stats, "order_ahead")).text);
+	print_predictions(call);
 	jobs_print(call->mount, stats, "  ", stdout);
 	print_gone(stats);
 	errors = pair_number(stats, "fetch_errors");

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fnv.h"
@@ -129,4 +130,20 @@ uint64_t process_cgroup(int32_t thread)
 	char text[PROCESS_TEXT];
 
 	return process_read(thread, "cgroup", text) ? 0 : process_parse_cgroup(text);
+}
+
+static bool stat_program(int32_t pid, struct stat *attr)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	return pid > 0 && !stat(path, attr);
+}
+
+bool process_is_same_program(int32_t a, int32_t b)
+{
+	struct stat x, y;
+
+	return stat_program(a, &x) && stat_program(b, &y) && x.st_dev == y.st_dev &&
+	       x.st_ino == y.st_ino;
 }

@@ -33,6 +33,9 @@ int process_read(int32_t thread, const char *name, char text[PROCESS_TEXT]);
 unsigned process_lineage(int32_t thread, struct process *lineage);
 /* Whether the very process is still there, and runs. */
 bool process_lives(const struct process *process);
+/* Whether two processes run the same program, as a worker and the process that made it do. False:
+ * or that cannot be seen. */
+bool process_is_same_program(int32_t a, int32_t b);
 /* A number that stands for the control groups of a thread. 0: it is in no other than the root, or
  * cannot be seen. */
 uint64_t process_cgroup(int32_t thread);

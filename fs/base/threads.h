@@ -39,6 +39,7 @@ enum lock_rank {
 	LOCK_ENGINE,	 /* requests to the tier's servers */
 	LOCK_STORE,	 /* the source: reads under way */
 	LOCK_RELEASED,	 /* nodes that wait to be freed */
+	LOCK_PREDICT,	 /* what is known of trainings that were recognised */
 	LOCK_SCAN,	 /* whether the samples are to be numbered again */
 	LOCK_END,	 /* whether the daemon is to end */
 };
@@ -90,11 +91,16 @@ void thread_join(struct thread *thread);
 /* Ends a system call of the thread, if it is in one that signals end. */
 void thread_interrupt(struct thread *thread, int signal);
 
+/* From now on the calling thread gets a tenth of what others get of a busy processor. */
+void thread_be_polite(void);
+
 /* --- the clock: monotonic, so that setting the time of day delays nothing ----------------------*/
 
 uint64_t clock_now_ms(void);
 uint64_t clock_now_ns(void);
 void clock_sleep_us(uint64_t us);
+/* The processor time of the calling thread. */
+uint64_t clock_thread_ns(void);
 /* The time of day, by which file systems date their files: to compare with those, not to wait. */
 int64_t clock_date_ms(void);
 

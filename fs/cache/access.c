@@ -52,6 +52,17 @@ struct waiter *waiter_join(struct waiter *first, struct waiter *list)
 	return first;
 }
 
+/* Whose access it is, or SCHED_JOB_ANY, and who makes it. */
+struct reader {
+	uint32_t job;
+	int32_t thread;
+};
+
+static struct reader reader_of(const struct waiter *waiter)
+{
+	return (struct reader){ waiter->job, waiter->thread };
+}
+
 /* --- verdicts -----------------------------------------------------------------------------------
  */
 
@@ -98,20 +109,36 @@ static void keep_pace_locked(struct cache *cache, const struct sched_verdict *ve
 				 pace_benefit(&job->pace));
 }
 
-/* Asks the policy, and lets those leave whom it named. `*job`: whose access it is; if nobody knows,
- * the policy says. */
-static int ask_policy_locked(struct cache *cache, struct node *node, uint32_t *job, uint64_t now_ms,
-			     enum sched_action *action)
+/* For whoever wants to recognise a training. */
+static void tell_watcher_locked(struct cache *cache, const struct node *node,
+				const struct reader *reader, const struct sched_verdict *verdict,
+				uint64_t now_ms)
+{
+	struct cache_seen seen = { .slot = node->cache.slot,
+				   .thread = reader->thread,
+				   .job = (uint16_t)verdict->job,
+				   .claimed = reader->job != SCHED_JOB_ANY,
+				   .expected = verdict->expected,
+				   .when_ms = (uint32_t)now_ms };
+
+	lock_assert_held(&cache->lock);
+	watch_add(&cache->watch, &seen);
+}
+
+/* Asks the policy, and lets those leave whom it named. `*job`: whose access it was. */
+static int ask_policy_locked(struct cache *cache, struct node *node, struct reader reader,
+			     uint64_t now_ms, uint32_t *job, enum sched_action *action)
 {
 	struct sched_verdict verdict;
 	struct cache_access access;
 	int rc;
 
 	lock_assert_held(&cache->lock);
-	rc = tell_policy_locked(cache, node, *job, &verdict);
+	rc = tell_policy_locked(cache, node, reader.job, &verdict);
 	if (rc)
 		return rc;
 	*job = verdict.job;
+	tell_watcher_locked(cache, node, &reader, &verdict, now_ms);
 	count_access_locked(cache, &verdict);
 	drop_victims_locked(cache, &verdict, now_ms);
 	access = (struct cache_access){ .id = numbering_id(&cache->numbering, node->cache.slot),
@@ -200,7 +227,7 @@ static int open_locked(struct cache *cache, struct node *node, struct waiter *wa
 		history_count_locked(cache, waiter->job, EPOCH_MISSES, 1);
 		return 0;
 	}
-	rc = ask_policy_locked(cache, node, &waiter->job, now_ms, &action);
+	rc = ask_policy_locked(cache, node, reader_of(waiter), now_ms, &waiter->job, &action);
 	if (rc)
 		return rc;
 	if (cache_is_large(cache, node) || is_there_locked(cache, node, action))
@@ -281,22 +308,25 @@ static struct node *observed_locked(struct cache *cache, const struct node *node
 
 /* Every open is an access once: when it is seen, or before that, when its READ arrives. The
  * bytes of one that is admitted are fetched at once; its READ will wait for them. */
-static void saw_open_locked(struct cache *cache, struct node *node, uint32_t job, uint64_t now_ms)
+static void saw_open_locked(struct cache *cache, struct node *node, struct reader reader,
+			    uint64_t now_ms)
 {
 	enum sched_action action;
+	uint32_t job;
 
 	lock_assert_held(&cache->lock);
 	node->cache.opens += !node->cache.early;
 	node->cache.early = false;
 	if (node->cache.counted)
 		node->cache.counted = false;
-	else if (!ask_policy_locked(cache, node, &job, now_ms, &action) &&
+	else if (!ask_policy_locked(cache, node, reader, now_ms, &job, &action) &&
 		 !cache_is_large(cache, node) && !is_there_locked(cache, node, action) &&
 		 action == SCHED_ADMIT)
 		(void)fetch_for_locked(cache, node, job, action, now_ms);
 }
 
-void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job)
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job,
+		    int32_t thread)
 {
 	uint64_t now_ms = clock_now_ms();
 	struct starts starts = { 0 };
@@ -305,7 +335,7 @@ void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot,
 	lock_acquire(&cache->lock);
 	found = observed_locked(cache, node, slot);
 	if (found && !cache->stopping) {
-		saw_open_locked(cache, found, job, now_ms);
+		saw_open_locked(cache, found, (struct reader){ job, thread }, now_ms);
 		starts = start_pick_locked(cache, now_ms);
 	}
 	lock_release(&cache->lock);
@@ -360,8 +390,8 @@ static int begin_read_locked(struct cache *cache, struct node *node, struct wait
 	if (resident) {
 		cache->stats.reclaimed += !waiter->direct;
 	} else if (cache->options.observed && !node->cache.opens) {
-		node->cache.counted =
-			!ask_policy_locked(cache, node, &waiter->job, now_ms, &action);
+		node->cache.counted = !ask_policy_locked(cache, node, reader_of(waiter), now_ms,
+							 &waiter->job, &action);
 		fetch->job = waiter->job;
 		if (node->cache.counted && action == SCHED_ADMIT)
 			fetch_reserve_locked(fetch);

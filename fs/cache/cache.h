@@ -14,6 +14,7 @@
 #include "cache/access_log.h"
 #include "cache/epochs.h"
 #include "cache/page_cache.h"
+#include "cache/watch.h"
 #include "names/tree.h"
 #include "shade/sched.h"
 
@@ -24,10 +25,11 @@ struct waiter {
 	struct keyed keyed; /* the cache's own */
 	/* Called once, with no lock held. `data` belongs to the cache and holds for the call. */
 	void (*answer)(struct waiter *waiter, int rc, const void *data, size_t size);
-	bool opens;   /* an open: no data is wanted */
-	bool direct;  /* around the kernel's cache: what it gets does not stay there */
-	bool retries; /* the cache's own: waits until the version was checked */
-	uint32_t job; /* whose access it is, or SCHED_JOB_ANY; the cache says then what it is */
+	bool opens;	/* an open: no data is wanted */
+	bool direct;	/* around the kernel's cache: what it gets does not stay there */
+	bool retries;	/* the cache's own: waits until the version was checked */
+	uint32_t job;	/* whose access it is, or SCHED_JOB_ANY; the cache says then what it is */
+	int32_t thread; /* who reads; 0: it cannot be seen */
 	uint64_t offset;
 	size_t size;
 	uint64_t key; /* what cache_take_waiter() finds it by */
@@ -91,8 +93,9 @@ void cache_open(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_read(struct cache *cache, struct node *node, struct waiter *waiter);
 void cache_release(struct cache *cache, struct node *node);
 /* The node may be gone: it counts only if it is what `slot` stands for. `job`: whose access it is,
- * or SCHED_JOB_ANY. */
-void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job);
+ * or SCHED_JOB_ANY; `thread`: who reads. */
+void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job,
+		    int32_t thread);
 void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
 /* The kernel's answer to a probe. */
 struct probe;
@@ -112,6 +115,8 @@ struct waiter *cache_take_waiter(struct cache *cache, uint64_t key, waiter_match
  * are trainings with scores and orders of their own; job 0 is always there. */
 int cache_job_begin(struct cache *cache, uint32_t *job);
 int cache_job_end(struct cache *cache, uint32_t job);
+/* What the job announces is guessed: see sched_job_guess(). */
+int cache_job_guess(struct cache *cache, uint32_t job);
 /* When somebody last read what the job had announced, by clock_now_ms(). 0: never. */
 uint64_t cache_job_read_ms(struct cache *cache, uint32_t job);
 int cache_job_stats(struct cache *cache, uint32_t job, struct sched_job_stats *stats);
@@ -134,6 +139,9 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 		uint32_t count);
 int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
 		uint32_t count);
+/* The same; what was read since place `at` of cache_watch() counts as read in it. */
+int cache_order_since(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		      uint32_t count, uint64_t at);
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch);
 /* Nobody will read what the job has announced. */
 int cache_drop_orders(struct cache *cache, uint32_t job);
@@ -159,6 +167,12 @@ void cache_trace_end(struct cache *cache);
 /* Copies up to `max` accesses from `*at` on, and moves that. `*lost`: so many before them were
  * overwritten. */
 uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *accesses, uint32_t max,
+		     uint64_t *lost);
+
+/* Who reads what, for one who looks; from the beginning on. 0 or -ENOMEM. */
+int cache_watch_begin(struct cache *cache);
+/* As cache_trace(). */
+uint32_t cache_watch(struct cache *cache, uint64_t *at, struct cache_seen *seen, uint32_t max,
 		     uint64_t *lost);
 
 /* --- epochs as they were --------------------------------------------------------------------- */
@@ -194,6 +208,8 @@ int cache_copy_history(struct cache *cache, struct cache_history **out);
 int cache_scan(struct cache *cache, const _Atomic bool *stop);
 bool cache_scan_complete(struct cache *cache);
 uint32_t cache_samples(struct cache *cache);
+/* The id of a slot, which outlives the numbering if cache_hold_samples() was called. */
+uint32_t cache_id_of_slot(uint32_t slot);
 /* An id of a file that outlives the numbering: it means this name until cache_release_samples(),
  * even if the name goes. -ENOENT, -EAGAIN. The caller must have called cache_hold_samples(). */
 int cache_find_sample(struct cache *cache, const char *path, uint32_t *id);
@@ -219,6 +235,9 @@ struct cache_names {
 /* To be given back with cache_release_names(). 0, -EAGAIN or -ENOMEM. */
 int cache_hold_names(struct cache *cache, struct cache_names **out);
 void cache_release_names(struct cache *cache, struct cache_names *names);
+/* The nodes of slots, held; NULL: the name is gone. */
+void cache_hold_slots(struct cache *cache, const uint32_t *slots, uint32_t count,
+		      struct node **nodes);
 /* The version that cache_hold_names() would have now: another one if there is another numbering,
  * or if a name is gone. */
 uint64_t cache_names_version(struct cache *cache);

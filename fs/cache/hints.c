@@ -55,6 +55,16 @@ int cache_job_end(struct cache *cache, uint32_t job)
 	return rc;
 }
 
+int cache_job_guess(struct cache *cache, uint32_t job)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rc = sched_job_guess(cache->sched, job);
+	lock_release(&cache->lock);
+	return rc;
+}
+
 void cache_job_rest(struct cache *cache, uint32_t job, uint64_t since_ms)
 {
 	struct pace *pace = &cache->jobs[job].pace;
@@ -128,8 +138,20 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 	return rc;
 }
 
-int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
-		uint32_t count)
+/* What was read before the order was known. */
+static void skip_seen_locked(struct cache *cache, uint32_t job, uint64_t at)
+{
+	struct cache_seen seen;
+	uint64_t lost;
+
+	lock_assert_held(&cache->lock);
+	while (watch_read(&cache->watch, &at, &seen, 1, &lost))
+		if (!seen.claimed || seen.job == job)
+			(void)sched_skip(cache->sched, job, seen.slot);
+}
+
+int cache_order_since(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		      uint32_t count, uint64_t at)
 {
 	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
 	int rc = slots ? 0 : -ENOMEM;
@@ -140,6 +162,7 @@ int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_
 	if (!rc)
 		rc = sched_order(cache->sched, job, epoch, slots, count);
 	if (!rc) {
+		skip_seen_locked(cache, job, at);
 		history_order_locked(cache, job, epoch);
 		start_soon_locked(cache);
 	}
@@ -163,6 +186,12 @@ int cache_name(struct cache *cache, uint32_t job, const uint32_t *ids, uint32_t 
 	lock_release(&cache->lock);
 	free(slots);
 	return rc;
+}
+
+int cache_order(struct cache *cache, uint32_t job, uint64_t epoch, const uint32_t *ids,
+		uint32_t count)
+{
+	return cache_order_since(cache, job, epoch, ids, count, UINT64_MAX);
 }
 
 int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)

@@ -18,6 +18,7 @@
  *	ratings.c	what files are worth to a store that keeps some at hand
  *	young.c		versions that are too young to be kept
  *	access_log.c	accesses as they happen
+ *	watch.c		who reads what, to recognise trainings by
  *	epochs.c	a bounded record of epochs; history.c puts it together and copies it
  *	report.c	figures
  *	life.c		begin and end; the clock's thread
@@ -204,6 +205,7 @@ struct cache {
 	struct probing probing;
 	struct ratings ratings;
 	struct access_log log;
+	struct watch watch;
 	uint64_t created_ms; /* constant: times in `epochs` count from here */
 	struct job_record jobs[SCHED_JOBS_MAX];
 	uint64_t ceiling_bytes;	  /* the capacity; after it was lowered, the old one until

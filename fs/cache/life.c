@@ -207,6 +207,7 @@ void cache_destroy(struct cache *cache)
 	history_free(cache);
 	free(cache->warm.list);
 	free(cache->log.ring);
+	watch_free(&cache->watch);
 	lock_destroy(&cache->lock);
 	cond_destroy(&cache->changed);
 	free(cache);

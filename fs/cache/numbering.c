@@ -208,6 +208,11 @@ int cache_find_sample(struct cache *cache, const char *path, uint32_t *id)
 	return rc;
 }
 
+uint32_t cache_id_of_slot(uint32_t slot)
+{
+	return slot | ID_IS_SLOT;
+}
+
 void cache_hold_samples(struct cache *cache)
 {
 	lock_acquire(&cache->lock);

@@ -87,29 +87,86 @@ int cache_copy_samples(struct cache *cache, uint32_t job, struct cache_sample **
 	return rc;
 }
 
-int cache_hold_names(struct cache *cache, struct cache_names **out)
-{
-	const struct numbering *numbering = &cache->numbering;
-	struct cache_names *names = NULL;
-	int rc = 0;
+#define NAMES_AT_A_TIME 16384 /* that the lock is held for */
+#define NAMES_TRIES 4	      /* before it is held for all of them */
 
-	lock_acquire(&cache->lock);
-	if (!numbering_is_complete(numbering))
-		rc = -EAGAIN;
-	else if (!(names = malloc(sizeof(*names) + numbering->id_count * sizeof(*names->nodes))))
-		rc = -ENOMEM;
-	if (!rc) {
+static struct cache_names *names_new_locked(const struct cache *cache)
+{
+	uint32_t count = cache->numbering.id_count;
+	struct cache_names *names = malloc(sizeof(*names) + count * sizeof(*names->nodes));
+
+	lock_assert_held(&cache->lock);
+	if (names) {
 		names->version = cache->slots.version;
-		names->count = numbering->id_count;
+		names->count = count;
 	}
-	for (uint32_t id = 0; !rc && id < names->count; id++) {
-		names->nodes[id] = cache_node_locked(cache, numbering->slots[id]);
+	return names;
+}
+
+/* Up to `most` of them from `first` on. Returns where it got to. */
+static uint32_t hold_some_locked(const struct cache *cache, struct cache_names *names,
+				 uint32_t first, uint32_t most)
+{
+	uint32_t end = names->count - first > most ? first + most : names->count;
+
+	lock_assert_held(&cache->lock);
+	for (uint32_t id = first; id < end; id++) {
+		names->nodes[id] = cache_node_locked(cache, cache->numbering.slots[id]);
 		if (names->nodes[id])
 			node_hold(names->nodes[id]);
 	}
-	lock_release(&cache->lock);
+	return end;
+}
+
+/* -ESTALE: names have changed meanwhile. */
+static int hold_all(struct cache *cache, uint32_t most, struct cache_names **out)
+{
+	struct cache_names *names = NULL;
+	uint32_t held = 0;
+	int rc = 0;
+
+	do {
+		lock_acquire(&cache->lock);
+		if (!numbering_is_complete(&cache->numbering))
+			rc = -EAGAIN;
+		else if (!names && !(names = names_new_locked(cache)))
+			rc = -ENOMEM;
+		else if (names->version != cache->slots.version)
+			rc = -ESTALE;
+		else
+			held = hold_some_locked(cache, names, held, most);
+		lock_release(&cache->lock);
+	} while (!rc && held < names->count);
+	if (rc && names) {
+		names->count = held;
+		cache_release_names(cache, names);
+		names = NULL;
+	}
 	*out = names;
 	return rc;
+}
+
+/* Readers wait for the lock, so it is released between; where names change all the time, it is
+ * not. */
+int cache_hold_names(struct cache *cache, struct cache_names **out)
+{
+	int rc = -ESTALE;
+
+	for (unsigned try = 0; rc == -ESTALE && try <= NAMES_TRIES; try++)
+		rc = hold_all(cache, try < NAMES_TRIES ? NAMES_AT_A_TIME : UINT32_MAX, out);
+	return rc;
+}
+
+void cache_hold_slots(struct cache *cache, const uint32_t *slots, uint32_t count,
+		      struct node **nodes)
+{
+	lock_acquire(&cache->lock);
+	for (uint32_t i = 0; i < count; i++) {
+		nodes[i] = cache_node_locked(cache, slots[i]);
+		if (nodes[i])
+			node_hold(nodes[i]);
+	}
+	lock_release(&cache->lock);
 }
 
 void cache_release_names(struct cache *cache, struct cache_names *names)
@@ -166,6 +223,27 @@ uint32_t cache_trace(struct cache *cache, uint64_t *at, struct cache_access *acc
 
 	lock_acquire(&cache->lock);
 	count = access_log_read(&cache->log, at, accesses, max, lost);
+	lock_release(&cache->lock);
+	return count;
+}
+
+int cache_watch_begin(struct cache *cache)
+{
+	int rc;
+
+	lock_acquire(&cache->lock);
+	rc = watch_begin(&cache->watch);
+	lock_release(&cache->lock);
+	return rc;
+}
+
+uint32_t cache_watch(struct cache *cache, uint64_t *at, struct cache_seen *seen, uint32_t max,
+		     uint64_t *lost)
+{
+	uint32_t count;
+
+	lock_acquire(&cache->lock);
+	count = watch_read(&cache->watch, at, seen, max, lost);
 	lock_release(&cache->lock);
 	return count;
 }

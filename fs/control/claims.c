@@ -109,6 +109,8 @@ void claims_forget(struct claims *claims, uint32_t job)
 	for (unsigned i = 0; i < CLAIMS_SETS * CLAIMS_WAYS; i++) {
 		struct claims_reader *reader = &claims->readers[i];
 
+		if (reader->guess == job)
+			reader->guess = SCHED_JOB_ANY;
 		if (!reader->thread || reader->job != job)
 			continue;
 		reader->job = SCHED_JOB_ANY;
@@ -226,8 +228,13 @@ static struct claims_reader *take_reader(struct claims *claims, int32_t thread)
 			oldest = &set[i];
 	}
 	set_unplaced(claims, oldest, false);
-	*oldest = (struct claims_reader){ .thread = thread };
+	*oldest = (struct claims_reader){ .thread = thread, .guess = SCHED_JOB_ANY };
 	return oldest;
+}
+
+static uint32_t job_of_reader(const struct claims *claims, const struct claims_reader *reader)
+{
+	return reader->job == SCHED_JOB_ANY && !claims->guesses_yield ? reader->guess : reader->job;
 }
 
 bool claims_know(const struct claims *claims, int32_t thread, uint64_t now_ms, uint32_t *job)
@@ -241,7 +248,7 @@ bool claims_know(const struct claims *claims, int32_t thread, uint64_t now_ms, u
 	if (!reader || reader->turn != claims->turn ||
 	    reader->checked_ms + CLAIMS_TRUST_MS <= now_ms)
 		return false;
-	*job = reader->job;
+	*job = job_of_reader(claims, reader);
 	return true;
 }
 
@@ -255,7 +262,9 @@ uint32_t claims_decide(struct claims *claims, int32_t thread, const struct proce
 
 	set_unplaced(claims, reader, false);
 	if (reader->start != start)
-		*reader = (struct claims_reader){ .thread = thread, .start = start };
+		*reader = (struct claims_reader){ .thread = thread,
+						  .start = start,
+						  .guess = SCHED_JOB_ANY };
 	reader->checked_ms = now_ms;
 	reader->turn = claims->turn;
 	if (job != NOBODY) {
@@ -265,7 +274,15 @@ uint32_t claims_decide(struct claims *claims, int32_t thread, const struct proce
 		reader->job = job_of_cgroup(claims, reader->cgroup);
 		set_unplaced(claims, reader, length && has_cgroups(claims));
 	}
-	return reader->job;
+	return job_of_reader(claims, reader);
+}
+
+void claims_guess(struct claims *claims, int32_t thread, uint32_t job)
+{
+	struct claims_reader *reader = (struct claims_reader *)find_reader(claims, thread);
+
+	if (reader)
+		reader->guess = job;
 }
 
 int32_t claims_next_unplaced(const struct claims *claims)

@@ -8,6 +8,8 @@
  * A process that has claimed for several jobs reads for the one whose file it has open, and for
  * nobody knows whom if that are several.
  *
+ * A job that was recognised and not announced has no claims: its readers are guessed, one by one.
+ *
  * Pure bookkeeping: the caller has a lock, reads /proc without it, and says what time it is. What
  * was decided for a thread is remembered, so that /proc is read when a thread is new and every few
  * seconds after that: its number may be another one's by then. A process whose parents have ended
@@ -36,6 +38,7 @@ struct claim {
 struct claims_reader {
 	int32_t thread;	     /* 0: nobody */
 	uint32_t job;	     /* or SCHED_JOB_ANY */
+	uint32_t guess;	     /* then this one, or SCHED_JOB_ANY */
 	uint64_t start;	     /* of its process; 0: it could not be seen */
 	uint64_t checked_ms; /* when its parents were looked at */
 	uint64_t turn;	     /* of the claims that they were compared with */
@@ -49,7 +52,9 @@ struct claims {
 	unsigned count;
 	uint64_t turn; /* one more with each change */
 	struct claims_reader readers[CLAIMS_SETS * CLAIMS_WAYS];
-	unsigned unplaced; /* readers */
+	unsigned unplaced;  /* readers */
+	bool guesses_yield; /* somebody has announced an order and claims nothing: it may be theirs
+			     */
 };
 
 /* A process opens a control file of the job; and closes it. False: there are too many, and it
@@ -73,6 +78,9 @@ bool claims_know(const struct claims *claims, int32_t thread, uint64_t now_ms, u
 /* Decides by a lineage of process_lineage(), without the lock's being held while that was read. */
 uint32_t claims_decide(struct claims *claims, int32_t thread, const struct process *lineage,
 		       unsigned length, uint64_t now_ms);
+/* The thread, which was just decided about, seems to read for a job that nobody has claimed
+ * anything for. What somebody claims counts more. */
+void claims_guess(struct claims *claims, int32_t thread, uint32_t job);
 /* A reader whose control group is to be looked at; 0: there is none. */
 int32_t claims_next_unplaced(const struct claims *claims);
 void claims_place(struct claims *claims, int32_t thread, uint64_t cgroup);

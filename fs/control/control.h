@@ -34,6 +34,8 @@ struct control_hooks {
 	/* Writes the lines of `stats`, or with `metrics` of `metrics`, that only the daemon knows.
 	 * NULL: there are none. */
 	void (*print_more)(void *context, FILE *out, bool metrics);
+	/* Writes a line for each training that was recognised. NULL: none ever is. */
+	void (*print_predictions)(void *context, FILE *out);
 };
 
 enum control_figure_kind { CONTROL_COUNTER, CONTROL_GAUGE };
@@ -118,6 +120,30 @@ int control_remove_job(struct control *control, const struct control_caller *cal
 
 /* The job that a thread reads for, or SCHED_JOB_ANY: see claims.h. Never waits for anybody. */
 uint32_t control_job_of(struct control *control, int32_t thread);
+
+/* --- trainings that were recognised --------------------------------------------------------------
+ * They get a job as others do, named "predicted", until a training that announces itself needs its
+ * directory, somebody removes it, or nobody reads for it. Then the functions below return -ENOENT.
+ */
+
+struct control_guess {
+	unsigned dir;
+	uint64_t number; /* which one it is; 0: none */
+	uint32_t job;	 /* the policy core's number */
+};
+
+/* -ENOSPC: the last free directory is left to others. */
+int control_guess_begin(struct control *control, struct control_guess *guess);
+void control_guess_end(struct control *control, const struct control_guess *guess);
+/* Whether it is still there. `lives`: its training does. */
+bool control_guess_is_there(struct control *control, const struct control_guess *guess, bool lives);
+/* Orders as for cache_order_since(); the epoch begins. */
+int control_guess_order(struct control *control, const struct control_guess *guess, uint64_t epoch,
+			const uint32_t *ids, uint32_t count, uint64_t at);
+int control_guess_epoch(struct control *control, const struct control_guess *guess, uint64_t epoch);
+/* A thread reads for it, unless somebody claims otherwise. */
+void control_guess_reader(struct control *control, const struct control_guess *guess,
+			  int32_t thread);
 
 /* --- open files -------------------------------------------------------------------------------*/
 

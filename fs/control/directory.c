@@ -35,6 +35,7 @@ static const struct entry entries[] = {
 	{ "epochs", ENTRY_TEXT, report_epochs, NULL },
 	{ "history", ENTRY_LONG_TEXT, report_history, NULL },
 	{ "refused", ENTRY_TEXT, report_refused, NULL },
+	{ "predictions", ENTRY_TEXT, report_predictions, NULL },
 };
 
 #define ENTRIES (sizeof(entries) / sizeof(entries[0]))
@@ -248,7 +249,7 @@ void control_list(struct control *control, uint64_t dir, uint64_t from,
 
 /* --- jobs --------------------------------------------------------------------------------------*/
 
-static int make_job_locked(struct control *control, const char *name, unsigned *dir)
+int job_make_locked(struct control *control, const char *name, unsigned *dir)
 {
 	int rc;
 
@@ -260,12 +261,15 @@ static int make_job_locked(struct control *control, const char *name, unsigned *
 	if (find_job_locked(control, name))
 		return -EEXIST;
 	*dir = find_job_locked(control, "");
+	if (!*dir && guess_make_way_locked(control))
+		*dir = find_job_locked(control, "");
 	if (!*dir)
 		return -ENOSPC;
 	rc = cache_job_begin(control->options.cache, &control->jobs[*dir].id);
 	if (!rc)
 		strcpy(control->jobs[*dir].name, name);
 	control->jobs[*dir].alive_ms = clock_now_ms();
+	control->jobs[*dir].guess = 0;
 	return rc;
 }
 
@@ -293,7 +297,7 @@ int control_make_job(struct control *control, const struct control_caller *calle
 	if (parent != JOBS_INO)
 		return -EPERM;
 	lock_acquire(&control->jobs_lock);
-	rc = make_job_locked(control, name, &dir);
+	rc = job_make_locked(control, name, &dir);
 	lock_release(&control->jobs_lock);
 	*ino = dir_ino(dir);
 	return rc;

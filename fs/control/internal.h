@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of control, for directory.c (names), jobs.c (who reads for which, and their end),
- * groups.c (groups of them), open.c (open files), charge.c (how much each user has), apply.c (the
- * file `control`), figures.c, report.c and history.c (texts), refused.c (the file `refused`),
- * names.c (the file `samples`) and trace.c (the file `trace`). */
+ * groups.c (groups of them), guesses.c (those that were recognised), open.c (open files), charge.c
+ * (how much each user has), apply.c (the file `control`), figures.c, report.c and history.c (texts),
+ * refused.c (the file `refused`), names.c (the file `samples`) and trace.c (the file `trace`). */
 #ifndef SHADE_CONTROL_INTERNAL_H
 #define SHADE_CONTROL_INTERNAL_H
 
@@ -39,7 +39,9 @@ struct control {
 		unsigned opens;
 		unsigned controls;  /* of these: `control` */
 		uint64_t alive_ms;  /* its training was last known to live */
+		uint64_t guess;	    /* it was recognised, as the so-manieth; 0: it was made */
 	} jobs[JOBS_MAX + 1];	    /* jobs_lock: by directory number; 0 is .shade, for job 0 */
+	uint64_t guesses;	    /* jobs_lock: so many, ever */
 	struct control_file *files; /* jobs_lock: all that are open */
 	struct quota quota;	    /* jobs_lock: who has them */
 	struct {
@@ -109,6 +111,14 @@ bool caller_may_use(const struct control *control, const struct control_caller *
 int job_enter(struct control_file *file, uint64_t ino, const struct control_caller *caller);
 void job_leave(struct control_file *file);
 
+/* A job with this name. 0 or a negative errno. */
+int job_make_locked(struct control *control, const char *name, unsigned *dir);
+
+/* --- guesses.c */
+
+/* Ends a job that was only recognised, so that its directory is free. False: there is none. */
+bool guess_make_way_locked(struct control *control);
+
 /* --- jobs.c */
 
 /* The file was opened by this thread: its process reads for the job from now on; and not only
@@ -147,7 +157,7 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 
 /* --- report.c */
 
-report report_config, report_scores, report_order, report_resident, report_job_stats;
+report report_config, report_predictions, report_scores, report_order, report_resident, report_job_stats;
 
 /* The share that a job has read in its epoch: of the samples that it has said to read, else of
  * all. */

@@ -215,6 +215,38 @@ int jobs_forget(const struct control_file *file, const char *name)
 	return rc;
 }
 
+/* Whether a training that nobody reads for by claims has announced something: shadectl may have
+ * done that for others, or a launcher that has ended. */
+static bool is_unclaimed_locked(struct control *control, unsigned dir)
+{
+	uint32_t job = dir ? control->jobs[dir].id : 0;
+	struct sched_job_stats stats;
+	bool claimed;
+
+	lock_assert_held(&control->jobs_lock);
+	if ((dir && !*control->jobs[dir].name) || control->jobs[dir].guess)
+		return false;
+	lock_acquire(&control->claims_lock);
+	claimed = claims_has(&control->claims, job);
+	lock_release(&control->claims_lock);
+	return !claimed && !cache_job_stats(control->options.cache, job, &stats) &&
+	       stats.order_ahead;
+}
+
+/* Such an order wins over what was only recognised. */
+static void let_guesses_yield(struct control *control)
+{
+	bool yield = false;
+
+	lock_acquire(&control->jobs_lock);
+	for (unsigned dir = 0; dir <= JOBS_MAX; dir++)
+		yield |= is_unclaimed_locked(control, dir);
+	lock_release(&control->jobs_lock);
+	lock_acquire(&control->claims_lock);
+	control->claims.guesses_yield = yield;
+	lock_release(&control->claims_lock);
+}
+
 void jobs_tick(struct control *control)
 {
 	uint64_t now_ms = clock_now_ms();
@@ -225,4 +257,5 @@ void jobs_tick(struct control *control)
 	control->looked_ms = now_ms;
 	look_who_lives(control);
 	end_jobs(control, now_ms);
+	let_guesses_yield(control);
 }

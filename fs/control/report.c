@@ -10,6 +10,14 @@
 
 #define AHEAD_SHOWN 100000 /* ids in `order` */
 
+int report_predictions(struct control *control, uint32_t job, FILE *out)
+{
+	(void)job;
+	if (control->options.hooks->print_predictions)
+		control->options.hooks->print_predictions(control->options.context, out);
+	return 0;
+}
+
 int report_config(struct control *control, uint32_t job, FILE *out)
 {
 	(void)job;

@@ -37,6 +37,7 @@ struct daemon {
 	struct files *files;
 	struct overlay *overlay; /* NULL: portable mode */
 	struct scan *scan;
+	struct predict *predict; /* NULL: off */
 	struct thread signals;
 	char why[512]; /* mode=auto took portable: the reason */
 	int report;    /* a pipe to the parent; -1: the daemon runs in the foreground */
@@ -281,6 +282,12 @@ static void print_more(void *context, FILE *out, bool metrics)
 	}
 	if (daemon->options.tier.url.seed_count)
 		tier_print(daemon->store, out, metrics);
+	predict_print(daemon->predict, out, metrics);
+}
+
+static void print_predictions(void *context, FILE *out)
+{
+	predict_print_trainings(((const struct daemon *)context)->predict, out);
 }
 
 static int create_control(struct daemon *daemon)
@@ -290,7 +297,8 @@ static int create_control(struct daemon *daemon)
 						    .rescan = rescan,
 						    .catch_up = catch_up,
 						    .accesses_lost = accesses_lost,
-						    .print_more = print_more };
+						    .print_more = print_more,
+						    .print_predictions = print_predictions };
 	struct control_options options = { .cache = daemon->cache,
 					   .hooks = &hooks,
 					   .context = daemon,
@@ -425,6 +433,8 @@ static void start_cache(struct daemon *daemon)
 		rc = cache_start(daemon->cache, &files_kernel, daemon->files);
 	if (!rc)
 		rc = create_scan(daemon);
+	if (!rc)
+		rc = predict_open(&daemon->predict, &o->predict, daemon->cache, daemon->control);
 	if (rc)
 		give_up(daemon, "starting the cache", rc, NULL);
 }
@@ -509,6 +519,8 @@ static void start_threads(struct daemon *daemon)
 
 	if (!rc)
 		rc = scan_start(daemon->scan, daemon->overlay);
+	if (!rc && daemon->predict)
+		rc = predict_start(daemon->predict);
 	if (rc) {
 		unmount_all(daemon);
 		give_up(daemon, "starting threads", rc, NULL);
@@ -532,9 +544,11 @@ static void stop(struct daemon *daemon)
 
 	systemd_stopping();
 	scan_stop(daemon->scan);
+	predict_stop(daemon->predict);
 	store_stop(daemon->store);
 	cache_stop(daemon->cache);
 	control_stop(daemon->control);
+	predict_end(daemon->predict);
 	unmount_all(daemon);
 	control_close_all(daemon->control);
 	thread_interrupt(&daemon->signals, SIGTERM);
@@ -567,6 +581,7 @@ static int serve(struct daemon *daemon)
 	overlay_free(daemon->overlay);
 	files_destroy(daemon->files);
 	control_destroy(daemon->control);
+	predict_destroy(daemon->predict);
 	cache_destroy(daemon->cache);
 	options_free(&daemon->options);
 	watchdog_stop();

@@ -153,6 +153,16 @@ static void set_job_grace(struct options *options, const char *text)
 	options->job_grace_s = seconds("job_grace", text);
 }
 
+static void set_predict(struct options *options, const char *text)
+{
+	predict_set_mode(&options->predict, text);
+}
+
+static void set_predict_seed(struct options *options, const char *text)
+{
+	predict_set_seeds(&options->predict, text);
+}
+
 static void set_uid(struct options *options, const char *text)
 {
 	options->uid = whole("uid", text, 0, UINT32_MAX);
@@ -224,6 +234,7 @@ SHOW(manifest, "%s", o->manifest ? o->manifest : "-")
 SHOW(staleness, "%g", o->staleness_s)
 SHOW(deadline, "%g", o->deadline_s)
 SHOW(job_grace, "%g", o->job_grace_s)
+SHOW(predict, "%s", o->predict.off ? "off" : "auto")
 SHOW(group, "%s", o->group_name ? o->group_name : "-")
 SHOW(allow_other, "%d", o->allow_other)
 SHOW(nonempty, "%d", o->nonempty)
@@ -241,6 +252,11 @@ SHOW(volume, "%s", o->tier.volume ? o->tier.volume : "-")
 static void show_tier(const struct options *options, FILE *out)
 {
 	tier_show_url(&options->tier, out);
+}
+
+static void show_predict_seed(const struct options *options, FILE *out)
+{
+	predict_show_seeds(&options->predict, out);
 }
 
 static const struct row {
@@ -303,6 +319,16 @@ static const struct row {
 	  set_job_grace,
 	  show_job_grace,
 	  { "how long a training may be gone before its job ends (default 60)" } },
+	{ "predict",
+	  "auto|off",
+	  set_predict,
+	  show_predict,
+	  { "recognise the shuffles of loaders that announce nothing" } },
+	{ "predict_seed",
+	  "N[:N...]",
+	  set_predict_seed,
+	  show_predict_seed,
+	  { "more seeds to try, besides 0 to 1000 and 1234" } },
 	{ "group",
 	  "NAME",
 	  set_group,

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "base/log.h"
+#include "daemon/predict.h"
 #include "daemon/tier.h"
 #include "nfs/store.h"
 
@@ -50,6 +51,7 @@ struct options {
 	unsigned connections;
 	uint32_t uid, gid; /* whom the server takes the daemon for */
 	struct tier_settings tier;
+	struct predict_settings predict;
 	char *manifest;	 /* absolute; NULL: none */
 	int manifest_fd; /* its directory; -1: none */
 

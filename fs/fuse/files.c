@@ -451,8 +451,9 @@ static struct request *request_new(fuse_req_t req, fuse_ino_t ino)
 	}
 	request->pending = pending_new(files_of(req), req);
 	request->waiter.key = (uintptr_t)req;
+	request->waiter.thread = fuse_req_ctx(req)->pid;
 	request->waiter.job =
-		control_job_of(files_of(req)->options.control, fuse_req_ctx(req)->pid);
+		control_job_of(files_of(req)->options.control, request->waiter.thread);
 	request->cache = cache_of(req);
 	request->node = node_of(files_of(req), ino);
 	fuse_req_interrupt_func(req, signals_interrupted, files_of(req));

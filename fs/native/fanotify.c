@@ -86,7 +86,7 @@ static void tell(struct fanotify *fanotify, const struct fanotify_event_metadata
 	node = files_find(fanotify->options.files, number);
 	if (node && event->mask & FAN_OPEN)
 		cache_saw_open(cache, node, generation - 1,
-			       control_job_of(fanotify->options.control, event->pid));
+			       control_job_of(fanotify->options.control, event->pid), event->pid);
 	if (node && event->mask & FAN_CLOSE_NOWRITE)
 		cache_saw_close(cache, node, generation - 1);
 }

@@ -121,6 +121,10 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 int sched_job_begin(struct sched *s, uint32_t *job);
 int sched_job_end(struct sched *s, uint32_t job);
 
+/* What the job announces is guessed, not told: an access that nobody says whose it is goes to it only
+ * if no other job expects the sample. */
+int sched_job_guess(struct sched *s, uint32_t job);
+
 /* The importance of a sample to a job: finite, not negative; the last one counts. Scores of
  * different jobs need not be comparable. */
 int sched_score(struct sched *s, uint32_t job, uint32_t id, float score);
@@ -144,6 +148,9 @@ int sched_order(struct sched *s, uint32_t job, uint64_t epoch, const uint32_t *i
 /* The job reads these samples, and no others, as far as is known: coverage is of them. What its
  * orders have is added. */
 int sched_name(struct sched *s, uint32_t job, const uint32_t *ids, uint32_t count);
+/* The sample was read before its order was known: its earliest entry is consumed, and nothing is
+ * counted. */
+int sched_skip(struct sched *s, uint32_t job, uint32_t id);
 
 /* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
  * one means that a training has begun anew: no order counts any more. */

@@ -5,6 +5,7 @@ scores, orders and times are real; the loss of a sample and the time that a batc
 are modelled."""
 import argparse
 import os
+import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,20 @@ WORKERS, BATCHES_AHEAD = 4, 8  # as a DataLoader with four workers does by defau
 COMPUTE_S = 0.012              # for a batch
 CACHE_SHARE = 0.2
 DELAY_US, BANDWIDTH = 4000, "120M"
+
+
+def randperm(n, seed):
+    """torch.randperm(n) after manual_seed(seed), for those who have no torch."""
+    state = [seed % 2**32]
+    for number in range(1, 624):
+        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + number) % 2**32)
+    generator = random.Random()
+    generator.setstate((3, (*state, 624), None))
+    order = list(range(n))
+    for at in range(n - 1):
+        other = at + generator.getrandbits(32) % (n - at)
+        order[at], order[other] = order[other], order[at]
+    return order
 
 
 class Training:
@@ -61,6 +76,12 @@ class Training:
             self.rate = self.scorer.rate(self.rate, span)
             self.scorer.measured([span._replace(rate=self.rate)])
 
+    def arrived(self, asked):
+        self.pace.arrived(asked, time.monotonic())
+
+    def epoch_ended(self):
+        self.pace.end()
+
     def read_batch(self, ids):
         for number in ids:
             with open(os.path.join(self.mount.path, self.names[number]), "rb") as file:
@@ -88,12 +109,12 @@ class Training:
                     waiting.append(pool.submit(self.read_batch, batches.pop(0)))
                 asked = time.monotonic()
                 ids = waiting.pop(0).result()
-                self.pace.arrived(asked, time.monotonic())
+                self.arrived(asked)
                 self.learn(ids)
         finally:
             pool.shutdown(cancel_futures=True)
         seconds = time.monotonic() - start
-        self.pace.end()
+        self.epoch_ended()
         after = self.mount.stats()
         change = {key: after[key] - before[key] for key in
                   ("accesses", "hits", "hits_prefetched", "backend_bytes", "misses")}
@@ -108,11 +129,36 @@ class Training:
         self.mount.end()
 
 
+class Unmodified(Training):
+    """A training that tells nothing: torch's DistributedSampler with its usual seed, one rank. It never
+    opens .shade/control, so nobody has claimed what it reads."""
+
+    def __init__(self, bench, source, names, size, way):  # pylint: disable=super-init-not-called
+        self.lab, self.names, self.way = bench, names, way
+        self.mount = lab.Shade(bench, source, capacity=int(size * CACHE_SHARE), policy=way["policy"])
+
+    def begin(self, epoch):
+        return randperm(len(self.names), epoch)
+
+    def arrived(self, asked):
+        pass
+
+    def epoch_ended(self):
+        pass
+
+    def learn(self, ids):
+        time.sleep(COMPUTE_S * len(ids) / BATCH)
+
+    def end(self):
+        self.mount.end()
+
+
 # What the mount does, what the sampler draws, and what the mount is told. A name says which options
 # that is.
 WAYS = {
     "LRU, each sample once": {
         "policy": "lru", "sampler": {"mode": "uniform"}, "announce": False, "score": False},
+    "unmodified DistributedSampler": {"policy": "shade", "unmodified": True},
     "SHADE's own procedure, rep 3": {
         "policy": "app", "sampler": {"mode": "paper", "rep": 3}, "announce": False, "score": True},
     "shadefs, each sample once": {
@@ -134,7 +180,8 @@ def average(rows, key):
 
 def run_way(bench, slow, names, size, epochs, name):
     print(f"\n{name}", flush=True)
-    training = Training(bench, slow.path, names, size, WAYS[name])
+    kind = Unmodified if WAYS[name].get("unmodified") else Training
+    training = kind(bench, slow.path, names, size, WAYS[name])
     rows = []
     for number in range(epochs):
         rows.append(training.epoch(number))

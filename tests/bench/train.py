@@ -21,8 +21,8 @@ FILE_BYTES = 24 << 10
 CACHE_SHARE = 0.2
 WORKERS = 4
 # How a way reads and draws: the mount's options (None: no mount), the sampler's (None: the
-# DataLoader's own shuffling), whether losses are weighted, and whether the mount learns no orders
-# (quiet).
+# DataLoader's own shuffling), whether losses are weighted, whether the mount learns no orders
+# (quiet), and whether torch's DistributedSampler shuffles, in which nothing is changed.
 WAYS = {
     "plain": {"mount": None, "sampler": None},
     "lru": {"mount": {"policy": "lru"}, "sampler": None},
@@ -30,6 +30,7 @@ WAYS = {
     "shade": {"mount": {"policy": "app"}, "quiet": True,
               "sampler": {"mode": "paper", "rep": 3, "lookahead": 0}},
     "known": {"mount": {}, "sampler": {"mode": "uniform"}},
+    "unmodified": {"mount": {}, "sampler": None, "distributed": True},
     "pads": {"mount": {}, "sampler": {"mode": "pads"}},
     "pads-weights": {"mount": {}, "sampler": {"mode": "pads"}, "weights": True},
     "echo2": {"mount": {}, "sampler": {"mode": "echo", "uses": 2}},
@@ -184,7 +185,8 @@ class Bench:
                 words += ["--mount", mount.path]
             if way["sampler"]:
                 words += ["--sampler", json.dumps(way["sampler"])]
-            words += ["--" + name for name in ("weights", "quiet") if way.get(name)]
+            words += ["--" + name for name in ("weights", "quiet", "distributed")
+                      if way.get(name)]
             root = mount.path if mount else slow.path
             self.call([os.path.join(root, "train"), "--source", slow.path, *words], limit)
             return {"page_cache_bytes": limit.most} if limit else {"mode": mount.stats()["mode"]}

@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, RandomSampler
+from torch.utils.data.distributed import DistributedSampler
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
@@ -47,6 +48,17 @@ class Noted(RandomSampler):
 
     def __iter__(self):
         self.order = list(super().__iter__())
+        return iter(self.order)
+
+
+class NotedDistributed(DistributedSampler):
+    """The same of torch's sampler for several ranks, with one."""
+
+    order = ()
+
+    def __iter__(self):
+        self.order = list(super().__iter__())
+        self.set_epoch(self.epoch + 1)  # as the script would, before the next epoch
         return iter(self.order)
 
 
@@ -107,6 +119,8 @@ class Training:
         self.seen = set()
 
     def make_sampler(self):
+        if self.options.distributed:
+            return NotedDistributed(self.data, num_replicas=1, rank=0, seed=self.options.seed)
         if not self.options.sampler:
             return Noted(self.data, generator=torch.Generator().manual_seed(self.options.seed))
         import shade  # pylint: disable=import-outside-toplevel
@@ -223,6 +237,8 @@ def main():
     parser.add_argument("--weights", action="store_true", help="weight the losses")
     parser.add_argument("--quiet", action="store_true",
                         help="the mount gets scores, but learns of no order")
+    parser.add_argument("--distributed", action="store_true",
+                        help="shuffled by torch's DistributedSampler")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, help="seconds")
     parser.add_argument("--steps", type=int, default=0, help="instead of a budget")

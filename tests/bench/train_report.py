@@ -11,6 +11,7 @@ TITLES = {
     "minio": "minio (CoorDL)",
     "shade": "SHADE (paper, rep 3, app)",
     "known": "uniform, order known",
+    "unmodified": "unmodified DistributedSampler",
     "pads": "pads",
     "pads-weights": "pads, weighted losses",
     "echo2": "echo, 2 uses",

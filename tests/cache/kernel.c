@@ -657,7 +657,7 @@ void kernel_tell_accesses(void *unused)
 		event_first = (event_first + 1) % EVENTS_MAX;
 		event_count--;
 		if (event.generation && event.opened)
-			cache_saw_open(world.cache, event.node, event.generation - 1, event.job);
+			cache_saw_open(world.cache, event.node, event.generation - 1, event.job, 1);
 		else if (event.generation && !one_in(100)) /* the kernel merges events */
 			cache_saw_close(world.cache, event.node, event.generation - 1);
 	}

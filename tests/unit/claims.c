@@ -250,6 +250,36 @@ Test(claims, are_bounded)
 	}
 }
 
+/* What was recognised counts where nobody claims anything, and for the very process only. */
+Test(claims, a_guess_counts_less_than_a_claim)
+{
+	reset();
+	born(5, 1, 50);
+	born(6, 5, 60);
+	claims.turn++;
+	cr_assert_eq(whose(6, 0), ANY);
+	claims_guess(&claims, 6, 9);
+	claims_guess(&claims, 7, 9); /* nobody knows that one */
+	cr_assert_eq(whose(6, 1), 9);
+	cr_assert_eq(whose(5, 1), ANY);
+	cr_assert_eq(whose(6, CLAIMS_TRUST_MS + 1), 9); /* looked at again */
+	claims.guesses_yield = true; /* somebody has announced, and claims nothing */
+	cr_assert_eq(whose(6, CLAIMS_TRUST_MS + 2), ANY);
+	claims.guesses_yield = false;
+	cr_assert(claims_open(&claims, &people[5], 0, 3)); /* its parent announces something */
+	cr_assert_eq(whose(6, CLAIMS_TRUST_MS + 3), 3);
+	claims_close(&claims, &people[5], 3);
+	claims_forget(&claims, 3);
+	cr_assert_eq(whose(6, CLAIMS_TRUST_MS + 4), 9);
+	dies(6);
+	born(6, 1, 70); /* another process with its number */
+	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS), ANY);
+	claims_guess(&claims, 6, 9);
+	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS + 1), 9);
+	claims_forget(&claims, 9);
+	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS + 2), ANY);
+}
+
 /* --- /proc --------------------------------------------------------------------------------------
  */
 
@@ -333,4 +363,25 @@ Test(process, this_one_is_seen)
 	lineage[0].start++;
 	cr_assert(!process_lives(&lineage[0]));
 	cr_assert_eq(process_lineage(0, lineage), 0);
+}
+
+Test(process, a_child_runs_the_same_program_until_it_runs_another)
+{
+	int ends[2];
+	pid_t child;
+
+	cr_assert_eq(pipe(ends), 0);
+	child = fork();
+	if (!child) {
+		char word;
+
+		close(ends[1]);
+		_exit((int)read(ends[0], &word, 1));
+	}
+	cr_assert(process_is_same_program((int32_t)getpid(), (int32_t)child));
+	cr_assert(!process_is_same_program((int32_t)getpid(), 0));
+	close(ends[0]);
+	close(ends[1]);
+	cr_assert_eq(waitpid(child, NULL, 0), child);
+	cr_assert(!process_is_same_program((int32_t)getpid(), (int32_t)child));
 }

@@ -401,3 +401,98 @@ Test(jobs, coverage_is_of_what_a_job_says_to_read)
 	cr_assert_sound(s);
 	sched_destroy(s);
 }
+
+/* --- jobs that only guess ------------------------------------------------------------------------
+ */
+
+static uint64_t ahead_of(const struct sched *s, uint32_t job)
+{
+	struct sched_job_stats stats;
+
+	cr_assert_eq(sched_get_job_stats(s, job, &stats), 0);
+	return stats.order_ahead;
+}
+
+/* Whoever has announced it gets the access, however far away it is there. */
+Test(jobs, an_announced_order_wins_over_a_guess)
+{
+	static const uint32_t announced[] = { 1, 1, 1, 0 }, guessed[] = { 0, 1, 2 };
+	struct sched *s = make_sched(3, "shade", 3);
+	struct sched_verdict verdict;
+	uint32_t guess = add_job(s), other = add_job(s);
+
+	cr_assert_eq(sched_job_guess(s, guess), 0);
+	cr_assert_eq(sched_job_guess(s, 9), -ERANGE);
+	cr_assert_eq(sched_order(s, guess, 0, guessed, 3), 0);
+	cr_assert_eq(sched_order(s, other, 0, announced, 4), 0);
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 0, 1, &verdict), 0);
+	cr_assert_eq(verdict.job, other);
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 0, 1, &verdict), 0); /* nobody else has it */
+	cr_assert_eq(verdict.job, guess);
+	cr_assert_eq(sched_access(s, SCHED_JOB_ANY, 2, 1, &verdict), 0);
+	cr_assert_eq(verdict.job, guess);
+	cr_assert_eq(ahead_of(s, other), 3);
+	cr_assert_eq(ahead_of(s, guess), 1);
+	cr_assert_null(sched_check(s));
+	sched_destroy(s);
+}
+
+/* What was read before the order was known is not expected any more, and nothing is counted. */
+Test(jobs, reads_before_an_order_are_skipped)
+{
+	static const uint32_t order[] = { 0, 1, 2, 3, 0 };
+	struct sched *s = make_sched(2, "shade", 4);
+	struct sched_verdict verdict;
+	struct sched_stats stats;
+	uint64_t size;
+	uint32_t id;
+
+	cr_assert_eq(sched_access(s, 0, 1, 1, &verdict), 0);
+	cr_assert_eq(verdict.action, SCHED_ADMIT);
+	cr_assert_eq(sched_commit(s, 1), 0);
+	cr_assert_eq(sched_order(s, 0, 0, order, 5), 0);
+	cr_assert_eq(sched_skip(s, 0, 0), 0);
+	cr_assert_eq(sched_skip(s, 0, 1), 0);
+	cr_assert_eq(sched_skip(s, 0, 1), 0); /* it has no further entry */
+	cr_assert_eq(sched_skip(s, 0, 9), -ERANGE);
+	cr_assert_eq(sched_skip(s, 9, 0), -ERANGE);
+	cr_assert_eq(ahead_of(s, 0), 3);
+	cr_assert_null(sched_check(s));
+	for (uint32_t i = 0; i < 4; i++)
+		cr_assert_eq(sched_size(s, i, 1), 0);
+	/* 2 is next, and takes the place of 1, which nobody needs. */
+	cr_assert_eq(sched_prefetch(s, 10, &id, &size, &verdict), 1);
+	cr_assert_eq(id, 2);
+	sched_get_stats(s, &stats);
+	cr_assert_eq(stats.accesses, 1);
+	sched_destroy(s);
+}
+
+/* A sample that was fetched ahead, and not read when its epoch ended, stays for the next one; but
+ * there it may be the last, and others must come before it. */
+Test(jobs, what_is_left_of_an_epoch_does_not_block_the_next)
+{
+	static const uint32_t first[] = { 0, 1, 2, 3 }, second[] = { 4, 5, 6, 7, 3, 2, 1, 0 };
+	struct sched *s = make_sched(4, "shade", 8);
+	struct sched_verdict verdict;
+	struct sched_stats stats;
+	uint64_t size;
+	uint32_t id;
+
+	for (uint32_t i = 0; i < 8; i++)
+		cr_assert_eq(sched_size(s, i, 1), 0);
+	cr_assert_eq(sched_order(s, 0, 0, first, 4), 0);
+	cr_assert_eq(sched_order(s, 0, 1, second, 8), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		cr_assert_eq(sched_prefetch(s, 2, &id, &size, &verdict), 1);
+		cr_assert_eq(sched_commit(s, id), 0);
+	}
+	cr_assert_eq(sched_prefetch(s, 2, &id, &size, &verdict), 0); /* the budget is used up */
+	cr_assert_eq(sched_epoch(s, 0, 1), 0);
+	sched_get_stats(s, &stats);
+	cr_assert_eq(stats.prefetched_bytes, 0);
+	cr_assert_eq(sched_prefetch(s, 2, &id, &size, &verdict), 1);
+	cr_assert_eq(id, 4);
+	cr_assert_null(sched_check(s));
+	sched_destroy(s);
+}
