@@ -143,6 +143,7 @@ static int ask_policy_locked(struct cache *cache, struct node *node, struct read
 	drop_victims_locked(cache, &verdict, now_ms);
 	access = (struct cache_access){ .id = numbering_id(&cache->numbering, node->cache.slot),
 					.action = verdict.action,
+					.thread = reader.thread,
 					.size = node->attr.size };
 	access_log_add(&cache->log, &access);
 	history_access_locked(cache, verdict.job, node->cache.slot, now_ms);

@@ -13,6 +13,7 @@
 struct cache_access {
 	uint32_t id; /* UINT32_MAX: the file has no number yet */
 	enum sched_action action;
+	int32_t thread; /* who reads; 0: it cannot be seen */
 	uint64_t size;
 };
 

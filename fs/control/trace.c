@@ -48,8 +48,9 @@ static size_t tell_locked(struct control_file *file, char *text, size_t size)
 						 "# %" PRIu64 " were lost\n", lost);
 		for (uint32_t i = 0; i < count; i++)
 			used += (size_t)snprintf(text + used, size - used,
-						 "a %" PRIu32 " %" PRIu64 " # %s\n", accesses[i].id,
-						 accesses[i].size, outcomes[accesses[i].action]);
+						 "a %" PRIu32 " %" PRIu64 " # %s %" PRId32 "\n",
+						 accesses[i].id, accesses[i].size,
+						 outcomes[accesses[i].action], accesses[i].thread);
 		if (!count)
 			break;
 	}
