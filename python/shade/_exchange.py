@@ -85,16 +85,16 @@ def disagreement(all_news: List[News]) -> Optional[str]:
     return None
 
 
-def device_of(path: str) -> int:
-    """The number of the mount that is there now."""
-    return os.stat(os.path.join(path, ".shade")).st_dev
+def device_of(folder: str) -> int:
+    """The number of the mount whose .shade is there now."""
+    return os.stat(folder).st_dev
 
 
-def mount_name(path: str) -> str:
+def mount_name(folder: str) -> str:
     """The same for two processes if they use the same mount."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
-    return f"{boot}:{device_of(path)}"
+    return f"{boot}:{device_of(folder)}"
 
 
 def resident_somewhere(all_news: Iterable[News]) -> Optional[bytes]:

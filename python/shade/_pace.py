@@ -35,7 +35,7 @@ class Pace:
 
     def __init__(self) -> None:
         self.sample_bytes = 0.0  # of a sample, on the mean
-        self._mount: Optional[str] = None
+        self._folder: Optional[str] = None  # .shade of the mount
         self._job: Optional[str] = None
         self._waited = 0.0
         self._knows_waiting = False
@@ -43,10 +43,10 @@ class Pace:
         self._start: Optional[_Mark] = None  # of the span
         self._end: Optional[_Mark] = None
 
-    def begin(self, mount: Optional[str], job: Optional[str] = None) -> None:
-        """An epoch begins. Its clock runs from the first batch on: before that loaders start. `job`:
-        whose figures tell; None: those of the whole mount."""
-        self._mount, self._job = mount, job
+    def begin(self, folder: Optional[str], job: Optional[str] = None) -> None:
+        """An epoch begins. Its clock runs from the first batch on: before that loaders start.
+        `folder`: .shade of the mount; `job`: whose figures tell; None: those of the whole mount."""
+        self._folder, self._job = folder, job
         self._waited, self._knows_waiting = 0.0, False
         self._first = self._start = self._end = None
 
@@ -91,8 +91,8 @@ class Pace:
 
     def _take(self, now: float) -> _Mark:
         counters: Dict[str, float] = {}
-        if self._mount is not None:
-            counters = read_counters(self._mount, self._job)
+        if self._folder is not None:
+            counters = read_counters(self._folder, self._job)
         return _Mark(now, self._waited, counters)
 
     def _between(self, start: Optional[_Mark], least_seconds: float) -> Optional[Span]:
@@ -110,9 +110,8 @@ class Pace:
                     accesses=grown["accesses"], hits=grown["hits"])
 
 
-def read_counters(mount: str, job: Optional[str]) -> Dict[str, float]:
-    """Of a job, or of the whole mount; none if one is missing."""
-    folder = os.path.join(mount, ".shade")
+def read_counters(folder: str, job: Optional[str]) -> Dict[str, float]:
+    """Of a job, or of the whole mount whose .shade that is; none if one is missing."""
     try:
         found = _parse(os.path.join(folder, "stats"))
         if job is not None:

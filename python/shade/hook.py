@@ -636,7 +636,7 @@ class Hook:
         page = os.sysconf("SC_PAGE_SIZE")  # memory has whole ones only
         in_memory = samples * -(-size // page) * page
         fits = min(1.0, sampler.mount.stat("capacity_bytes") / in_memory)
-        return gains(read_counters(sampler.mount.path, sampler.job), samples, size, fits)
+        return gains(read_counters(sampler.mount.folder, sampler.job), samples, size, fits)
 
 
 def _some(known: Dict[int, List[str]]) -> List[str]:

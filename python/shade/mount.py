@@ -61,6 +61,13 @@ class Mount:
         """The mount point, without symbolic links."""
         return os.fsdecode(self._lib.shade_path(self._open()))
 
+    @property
+    def folder(self) -> str:
+        """Where its .shade is. If `path` is a folder of the mount that is bound there, as in a
+        container, the environment variable SHADE_CONTROL names it."""
+        here = os.path.join(self.path, ".shade")
+        return here if os.path.isdir(here) else os.environ.get("SHADE_CONTROL", here)
+
     def wait(self, seconds: float) -> None:
         """Until the mount knows all its samples; ETIMEDOUT."""
         self._lib.check(self._lib.shade_wait(self._open(), int(seconds * 1000)))

@@ -190,7 +190,7 @@ class Sampler:
         """Ranks of one mount have one job. It is that of the first of them, who has it open."""
         if not self._names_itself or self._mount is None or name == (self.job or ""):
             return
-        self._left = os.path.join(self._mount.path, ".shade", "jobs", self.job or "")
+        self._left = os.path.join(self._mount.folder, "jobs", self.job or "")
         self._mount.close()
         self._mount, self.job = None, name or None
         self._connect_again()
@@ -213,7 +213,7 @@ class Sampler:
             mount.register(self._paths)
             if self._shared is not None:
                 self._shared.join(mount)
-            self._device = _exchange.device_of(mount.path)
+            self._device = _exchange.device_of(mount.folder)
         except OSError:
             mount.close()
             raise
@@ -236,7 +236,7 @@ class Sampler:
         if self._mount is not None:
             try:
                 # An open handle keeps a daemon alive that was unmounted lazily.
-                if _exchange.device_of(self._mount.path) == self._device:
+                if _exchange.device_of(self._mount.folder) == self._device:
                     return self._mount.resident(self._samples)
             except OSError:
                 pass
@@ -461,7 +461,7 @@ class Sampler:
     def _begin(self, epoch: int, order: _libs.Ids) -> None:
         self._order = order
         # Members of a group fetch for each other: there the figures of the whole mount tell.
-        self.pace.begin(self._mount.path if self._mount else None,
+        self.pace.begin(self._mount.folder if self._mount else None,
                         None if self._shared is not None else self.job)
         self._epoch, self._next_epoch, self._named = epoch, epoch + 1, False
         self._rewind()
@@ -513,7 +513,7 @@ class Sampler:
             self._pending.clear()
             self._settle_seed(0)
             return None
-        name = self._tell(lambda mount: _exchange.mount_name(mount.path)) or ""
+        name = self._tell(lambda mount: _exchange.mount_name(mount.folder)) or ""
         own = _exchange.News(epoch, name, resident, self._capacity, self._pending,
                              self._plan(epoch), self._seen_batch, span,
                              _exchange.checksum(self._neighbours), self._seed, self.job or "")

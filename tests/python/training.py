@@ -155,6 +155,32 @@ def test_state():
     shade.end()
 
 
+def test_bound_folder():
+    """As in a container that has a folder of the mount alone: .shade is found by SHADE_CONTROL, and
+    without it one sentence says what to bind."""
+    shade = mounted(32)
+    data, control = (tempfile.mkdtemp(prefix="bound-", dir=scratch) for _ in range(2))
+    for path, point in ((shade.at("train"), data), (shade.at(".shade"), control)):
+        subprocess.run(["mount", "--bind", path, point], check=True)
+    out = os.path.join(scratch, "bound.json")
+    try:
+        hook = ("-m", "shade", "run", TRAIN, data, out)
+        said = python(*hook).stderr
+        assert "left alone" in said and "SHADE_CONTROL" in said, said
+        said = python(*hook, SHADE_CONTROL=control).stderr
+        assert "at the end: DataLoader 1: 4 batches, 4 scored, 0 not" in said, said
+        with open(out) as file:
+            result = json.load(file)
+        losses = {int(key): value for key, value in result["losses"].items()}
+        check_scores(result["batches"], losses, mount_scores(shade))
+        assert job_stats(shade)["epoch"] == 1
+    finally:
+        for point in (data, control):
+            subprocess.run(["umount", "-l", point], check=True)
+    shade.settle()
+    shade.end()
+
+
 def test_no_hook():
     """Off unless asked for, whatever the environment names."""
     shade = mounted(32)
@@ -214,4 +240,4 @@ def test_examples():
 
 
 run_tests([test_sampler, test_logits_and_drop_last, test_checker_can_fail, test_hook,
-           test_hook_ahead, test_two_trainings, test_state, test_no_hook, test_hook_elsewhere, test_refused, test_examples])
+           test_hook_ahead, test_two_trainings, test_state, test_bound_folder, test_no_hook, test_hook_elsewhere, test_refused, test_examples])
