@@ -335,7 +335,7 @@ static struct shuffle_step *last_of(struct shuffle_follow *follow, int32_t threa
 	return &follow->last[(uint32_t)thread % THREADS];
 }
 
-/* Each thread goes through the permutation in one direction; one that jumps to and fro reads
+/* Each thread goes through the permutation in one direction; one that jumps back and forth reads
  * something else. */
 static bool goes_on(struct shuffle_follow *follow, int32_t thread, uint32_t place)
 {

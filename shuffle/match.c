@@ -73,7 +73,7 @@ static void weigh_prefixes(const struct shuffle_trial *trial, const uint32_t *pl
 
 		for (unsigned i = 0; i < trial->count; i++)
 			match.hits += places[i] < m;
-		if (match.hits * log10((double)trial->n / m) - tries <= best->score)
+		if (match.hits * log10((double)trial->n / (double)m) - tries <= best->score)
 			continue; /* and it is less than that */
 		match.score = -choose_log10(trial->count, match.hits) -
 			      match.hits * log10((double)m / trial->n) - tries;

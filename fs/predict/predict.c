@@ -487,6 +487,7 @@ static int find_place(struct predict *predict, const struct finding *finding)
 	uint64_t now_ms = clock_now_ms();
 	int place = READER_OF_NOBODY;
 
+	assert(finding->list); /* it has a score */
 	for (int i = 0; i < PREDICT_TRAININGS; i++) {
 		struct training *training = &predict->trainings[i];
 		bool same, idle;

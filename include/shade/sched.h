@@ -121,8 +121,8 @@ int sched_prefetch(struct sched *s, uint64_t budget_bytes, uint32_t *id, uint64_
 int sched_job_begin(struct sched *s, uint32_t *job);
 int sched_job_end(struct sched *s, uint32_t job);
 
-/* What the job announces is guessed, not told: an access that nobody says whose it is goes to it only
- * if no other job expects the sample. */
+/* What the job announces is guessed, not told: an access that nobody says whose it is goes to it
+ * only if no other job expects the sample. */
 int sched_job_guess(struct sched *s, uint32_t job);
 
 /* The importance of a sample to a job: finite, not negative; the last one counts. Scores of

@@ -273,11 +273,11 @@ Test(claims, a_guess_counts_less_than_a_claim)
 	cr_assert_eq(whose(6, CLAIMS_TRUST_MS + 4), 9);
 	dies(6);
 	born(6, 1, 70); /* another process with its number */
-	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS), ANY);
+	cr_assert_eq(whose(6, UINT64_C(3) * CLAIMS_TRUST_MS), ANY);
 	claims_guess(&claims, 6, 9);
-	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS + 1), 9);
+	cr_assert_eq(whose(6, UINT64_C(3) * CLAIMS_TRUST_MS + 1), 9);
 	claims_forget(&claims, 9);
-	cr_assert_eq(whose(6, 3 * CLAIMS_TRUST_MS + 2), ANY);
+	cr_assert_eq(whose(6, UINT64_C(3) * CLAIMS_TRUST_MS + 2), ANY);
 }
 
 /* --- /proc --------------------------------------------------------------------------------------

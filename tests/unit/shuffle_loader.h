@@ -32,7 +32,7 @@ static inline uint32_t loader_random(uint64_t *state)
 static inline uint32_t *loader_rank(const struct loader *l, const uint32_t *permutation,
 				    uint32_t rank, uint32_t *count)
 {
-	uint32_t *out = malloc(((size_t)l->n * 3 + l->world * l->batch + 1) * sizeof(*out));
+	uint32_t *out = malloc(((size_t)l->n * 3 + (size_t)l->world * l->batch + 1) * sizeof(*out));
 	uint64_t total;
 
 	*count = 0;
