@@ -103,16 +103,13 @@ static bool take_from_here(const char *mount, const char *given, char *found)
 /* Puts the folder that is bound before a path in it. */
 static int add_prefix(const char *prefix, char *found)
 {
-	size_t length = strlen(prefix), rest = strlen(found);
+	char whole[PATH_MAX];
 
-	if (!length)
+	if (!*prefix)
 		return 0;
-	if (length + 1 + rest >= PATH_MAX)
+	if (snprintf(whole, sizeof(whole), "%s%s%s", prefix, *found ? "/" : "", found) >= PATH_MAX)
 		return -ENAMETOOLONG;
-	memmove(found + length + (rest > 0), found, rest + 1);
-	memcpy(found, prefix, length);
-	if (rest)
-		found[length] = '/';
+	strcpy(found, whole);
 	return 0;
 }
 

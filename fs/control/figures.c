@@ -95,7 +95,7 @@ static void add_source(const struct cache_stats *s, struct figures *to)
 	add_counter(to, "fetch_errors", s->fetch_errors, "Fetches that failed.");
 	add_counter(to, "stale_drops", s->stale_drops,
 		    "Files dropped because the source has another version.");
-	add_gauge(to, "young", s->young, "Files too young to be kept.");
+	add_gauge(to, "young", (double)s->young, "Files too young to be kept.");
 }
 
 static void add_training(struct control *control, const struct cache_stats *s, struct figures *to)

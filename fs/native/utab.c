@@ -19,8 +19,8 @@
 
 #define RUN_MS 5000 /* how long the program may wait for the table's lock */
 #define POLL_MS 5
-#define LINES_MAX 16 /* for one mount point */
-#define HELPER "helper=shadefs"
+#define LINES_MAX 16		/* for one mount point */
+#define HELPER "helper=shadefs" /* ro comes by itself: the kernel tells */
 
 /* Whether the child ended well in time. It is ended otherwise: nobody needs it. */
 static bool wait_for(pid_t child)
@@ -123,10 +123,10 @@ char *utab_add(const struct mount *mount)
 	if (!find(mount, &info))
 		return NULL;
 
-	const char *arguments[] = { "/bin/mount",      "--fake",     "--no-canonicalize",
-				    "--internal-only", "--types",    "overlay",
-				    "--options",       "ro," HELPER, "--",
-				    info.source,       info.point,   NULL };
+	const char *arguments[] = { "/bin/mount",      "--fake",   "--no-canonicalize",
+				    "--internal-only", "--types",  "overlay",
+				    "--options",       HELPER,	   "--",
+				    info.source,       info.point, NULL };
 	/* The daemon before this one may have left a line to us. */
 	if (has_line(info.source, info.point) || run(arguments))
 		point = strdup(info.point);
