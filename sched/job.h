@@ -43,10 +43,11 @@ struct job_sample {
 };
 
 struct job {
-	bool guessed;  /* its orders are: see sched_job_guess() */
 	void *samples; /* struct job_sample, `stride` bytes apart: see job_sample() */
 	size_t stride;
 	bool owns_samples;
+	bool guessed; /* its orders are: see sched_job_guess() */
+	bool ended;   /* its training has, and has said nothing since */
 	uint32_t sample_count;
 	uint32_t period;	/* one more with each epoch that begins; from 1 */
 	uint32_t covered;	/* samples seen in this period */
@@ -59,7 +60,6 @@ struct job {
 	double benefit;			/* of a hit, as a multiple of that; below 0: not measured */
 	double pace; /* what distances are multiplied by to compare them with others' */
 	uint64_t epoch;
-	bool ended; /* its training has, and has said nothing since */
 	struct order orders[SCHED_ORDERS_MAX];
 	uint8_t sequence[SCHED_ORDERS_MAX]; /* slots, by epoch */
 	uint8_t rank[SCHED_ORDERS_MAX];	    /* inverse of sequence */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* The inside of control, for directory.c (names), jobs.c (who reads for which, and their end),
  * groups.c (groups of them), guesses.c (those that were recognised), open.c (open files), charge.c
- * (how much each user has), apply.c (the file `control`), figures.c, report.c and history.c (texts),
- * refused.c (the file `refused`), names.c (the file `samples`) and trace.c (the file `trace`). */
+ * (how much each user has), apply.c (the file `control`), figures.c, report.c and history.c
+ * (texts), refused.c (the file `refused`), names.c (the file `samples`) and trace.c (the file
+ * `trace`). */
 #ifndef SHADE_CONTROL_INTERNAL_H
 #define SHADE_CONTROL_INTERNAL_H
 
@@ -157,7 +158,8 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 
 /* --- report.c */
 
-report report_config, report_predictions, report_scores, report_order, report_resident, report_job_stats;
+report report_config, report_predictions, report_scores, report_order, report_resident,
+	report_job_stats;
 
 /* The share that a job has read in its epoch: of the samples that it has said to read, else of
  * all. */

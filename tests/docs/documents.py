@@ -252,6 +252,8 @@ def main():
         stage.run_python()
     except AssertionError as failure:
         documents.faults.append(str(failure))
+    if AGAIN not in run.done:
+        documents.faults.append(f"documents.py: no document has '{AGAIN}', for a daemon that died")
     documents.check_table()
     for fault in documents.faults:
         print("FAILED", fault)

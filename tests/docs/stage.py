@@ -25,8 +25,8 @@ REPLACED = {
     "capacity=64G": "capacity=64M",
     "num_workers=8": "num_workers=2",
     "range(90)": "range(2)",
-    "--samples 100000": "--samples 2000",
-    "shade-sim compare": "shade-sim compare --samples 2000",
+    "--samples 100000": "--samples 500",
+    "shade-sim compare": "shade-sim compare --samples 500",
     "run --sim": "run --sim 500",
     " MNT": " /mnt/imagenet",
 }
@@ -213,7 +213,7 @@ class Stage:
         if last.startswith("shadefs-metrics "):
             lines = [line for line in read(f"{METRICS}/shadefs-imagenet.prom").split("\n")
                      if line and not line.startswith("#")]
-            assert len(lines) > 20 and all(re.match(r'[a-z_]+\{mount="imagenet"', line)
+            assert len(lines) > 20 and all(re.match(r'\w+\{mount="imagenet"', line)
                                            for line in lines), lines
 
     @staticmethod

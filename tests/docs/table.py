@@ -60,7 +60,10 @@ CANNOT = {
         ["while sleep 15; do shadefs-metrics /mnt/imagenet imagenet; done"],
     "It needs a server that answers, with nothing of ours in it.":
         ["showmount -e server", "rpcinfo -p server"],
-    "It needs Docker.": ["docker run -v /mnt/data:/mnt/data:ro"],
+    "It needs Docker; the test python_training binds the same folders.":
+        ["docker run -v /mnt/data:/mnt/data:ro", "docker run -v /mnt/data/train:/data:ro",
+         "docker run -v /mnt/data/train:/data:ro -v /mnt/data/.shade:/shade -e "
+         "SHADE_CONTROL=/shade"],
     "It is the reader's own file and decision.":
         ["chmod -R o-rwx", "cp -a", "grep hitting train.log"],
     "It is a setting of the kernel for all files, and only told to be of little use.":
