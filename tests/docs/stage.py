@@ -23,6 +23,7 @@ REPLACED = {
     "/var/lib/prometheus/node-exporter": METRICS,
     "/tmp/": "/run/",
     "capacity=64G": "capacity=64M",
+    "imagenet 64G": "imagenet 64M",
     "num_workers=8": "num_workers=2",
     "range(90)": "range(2)",
     "--samples 100000": "--samples 500",
