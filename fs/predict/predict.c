@@ -3,7 +3,7 @@
  * The thread. Reads go, one by one, to the training that they follow; what nobody explains is put
  * into a window, and if there is enough of it, searched.
  *
- * Searching is limited to a hundredth of a processor in the long run: the thread's time is counted
+ * Searching is limited to half a percent of a processor in the long run: the thread's time is counted
  * against a credit that grows with time.
  */
 #include "predict/predict.h"
@@ -30,9 +30,9 @@
 #define OTHER_SEED 1234		   /* which is popular, too */
 #define SEED_EPOCHS 101		   /* that are tried of a seed which is not among these */
 #define CREDIT_NS 10000000000u	   /* of processor time, at most; */
-#define CREDIT_LATER_NS 500000000u /* and so much once it was used in vain */
+#define CREDIT_LATER_NS 200000000u /* and so much once it was used in vain */
 #define SEARCH_NS 8000000000u	   /* after which no further list is searched */
-#define CREDIT_SHARE 100	   /* one in so many ns of time is added to it */
+#define CREDIT_SHARE 200	   /* one in so many ns of time is added to it */
 #define REPLACE_MS 2000		   /* a training that was not read for so long makes way */
 #define FORGET_MS 3600000	   /* and goes after this, whoever lives */
 #define LISTS_MS 60000		   /* lists are kept for so long after the last search */

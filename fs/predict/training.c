@@ -172,7 +172,7 @@ void training_describe(const struct training *training, char text[TRAINING_TEXT]
 {
 	const struct shuffle_layout *layout = shuffle_follow_layout(training->follow);
 	uint32_t seed = shuffle_follow_seed(training->follow);
-	char ranks[128] = "ranks not known yet", root[ESCAPE_MAX * 48 + 8] = "the top";
+	char ranks[128] = "ranks to be seen", root[ESCAPE_MAX * 48 + 8] = "the top";
 	size_t length = strlen(training->list.root);
 
 	if (layout->world)

@@ -263,7 +263,7 @@ def read_all(fs, reader, names, digests, order):
         assert reader.read(fs.at(names[index])) == digests[names[index]], names[index]
 
 
-def is_known(fs, text="known"):
+def is_known(fs, text=": known"):
     return text in line_of(fs)
 
 
