@@ -3,8 +3,8 @@
  * The thread. Reads go, one by one, to the training that they follow; what nobody explains is put
  * into a window, and if there is enough of it, searched.
  *
- * Searching is limited to half a percent of a processor in the long run: the thread's time is counted
- * against a credit that grows with time.
+ * Searching is limited to half a percent of a processor in the long run: the thread's time is
+ * counted against a credit that grows with time.
  */
 #include "predict/predict.h"
 
