@@ -17,6 +17,7 @@ COVERED = {
     "client_top": ["shadectl top"],
     "client_report": ["shadectl report"],
     "mount_ctl_native": ["shadectl rescan", "shadectl capacity"],
+    "mount_helper_native": ["umount /mnt/imagenet"],
     "mount_jobs_native": ["rmdir MNT/.shade/jobs/NAME"],
     "mount_stats_native": ["echo 2 > /proc/sys/vm/drop_caches"],
     "mount_model_native": [
