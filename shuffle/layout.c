@@ -72,7 +72,7 @@ uint64_t shuffle_layout_positions(const struct shuffle_layout *layout, uint32_t 
 		count = round_up(n, (uint64_t)layout->world * layout->batch);
 		break;
 	case SHUFFLE_REPEATED:
-		count = n / REPEATED_ROUND * REPEATED_ROUND;
+		count = (uint64_t)n / REPEATED_ROUND * REPEATED_ROUND;
 		count -= count % layout->world;
 		break;
 	}
