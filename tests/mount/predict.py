@@ -17,7 +17,8 @@ MATRIX = "--matrix" in sys.argv
 if MATRIX:
     sys.argv.remove("--matrix")
 
-from common import (MODE, SHADECTL, Shade, Slow, digest, raises, read, run_tests, scratch, wait_until)
+from common import (MODE, SHADECTL, Shade, Slow, digest, is_sanitized, raises, read, run_tests,
+                    scratch, wait_until)
 
 PYTHON = "/usr/bin/python3"  # another one may come first in PATH, without torch
 FILES, SIZE, CLASSES = 2000, 20000, 20
@@ -189,7 +190,8 @@ def check_training(ranks, workers, persistent, drop_last):
         # The layout of one rank may be seen as that of its workers: everything is local anyway.
         assert line.startswith(f"epoch {epoch} of DistributedSampler, seed 0, {ranks_text}, below train/: "
                                "known"), (what, line)
-    assert min(hits[1:]) >= 0.95, (what, hits)
+    # With a sanitizer the daemon may be too slow to fetch ahead of the readers.
+    assert min(hits[1:]) >= (0.5 if is_sanitized() else 0.95), (what, hits)
     assert "recognised epoch 0 of DistributedSampler" in fs.read_log()
     fs.end()
 
