@@ -138,6 +138,17 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 	return rc;
 }
 
+static int find_slots_locked(struct cache *cache, const uint32_t *ids, uint32_t count,
+			     uint32_t *slots)
+{
+	int rc = 0;
+
+	lock_assert_held(&cache->lock);
+	for (uint32_t i = 0; !rc && i < count; i++)
+		rc = numbering_slot(&cache->numbering, ids[i], &slots[i]);
+	return rc;
+}
+
 /* What was read before the order was known. */
 static void skip_seen_locked(struct cache *cache, uint32_t job, uint64_t at)
 {
@@ -154,11 +165,12 @@ int cache_order_since(struct cache *cache, uint32_t job, uint64_t epoch, const u
 		      uint32_t count, uint64_t at)
 {
 	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
-	int rc = slots ? 0 : -ENOMEM;
+	int rc;
 
+	if (!slots)
+		return -ENOMEM;
 	lock_acquire(&cache->lock);
-	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = numbering_slot(&cache->numbering, ids[i], &slots[i]);
+	rc = find_slots_locked(cache, ids, count, slots);
 	if (!rc)
 		rc = sched_order(cache->sched, job, epoch, slots, count);
 	if (!rc) {
@@ -176,11 +188,12 @@ int cache_order_since(struct cache *cache, uint32_t job, uint64_t epoch, const u
 int cache_name(struct cache *cache, uint32_t job, const uint32_t *ids, uint32_t count)
 {
 	uint32_t *slots = malloc((count + 1) * sizeof(*slots));
-	int rc = slots ? 0 : -ENOMEM;
+	int rc;
 
+	if (!slots)
+		return -ENOMEM;
 	lock_acquire(&cache->lock);
-	for (uint32_t i = 0; !rc && i < count; i++)
-		rc = numbering_slot(&cache->numbering, ids[i], &slots[i]);
+	rc = find_slots_locked(cache, ids, count, slots);
 	if (!rc)
 		rc = sched_name(cache->sched, job, slots, count);
 	lock_release(&cache->lock);

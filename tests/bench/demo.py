@@ -5,32 +5,18 @@ scores, orders and times are real; the loss of a sample and the time that a batc
 are modelled."""
 import argparse
 import os
-import random
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import lab
+from torch_order import randperm
 
 BATCH = 64
 WORKERS, BATCHES_AHEAD = 4, 8  # as a DataLoader with four workers does by default
 COMPUTE_S = 0.012              # for a batch
 CACHE_SHARE = 0.2
 DELAY_US, BANDWIDTH = 4000, "120M"
-
-
-def randperm(n, seed):
-    """torch.randperm(n) after manual_seed(seed), for those who have no torch."""
-    state = [seed % 2**32]
-    for number in range(1, 624):
-        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + number) % 2**32)
-    generator = random.Random()
-    generator.setstate((3, (*state, 624), None))
-    order = list(range(n))
-    for at in range(n - 1):
-        other = at + generator.getrandbits(32) % (n - at)
-        order[at], order[other] = order[other], order[at]
-    return order
 
 
 class Training:

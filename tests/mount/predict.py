@@ -19,6 +19,8 @@ if MATRIX:
 
 from common import (MODE, SHADECTL, Shade, Slow, digest, is_sanitized, raises, read, run_tests,
                     scratch, wait_until)
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "bench"))
+from torch_order import randperm
 
 PYTHON = "/usr/bin/python3"  # another one may come first in PATH, without torch
 FILES, SIZE, CLASSES = 2000, 20000, 20
@@ -214,20 +216,6 @@ for line in sys.stdin:
     with open(line.rstrip("\\n"), "rb") as file:
         print(hashlib.sha256(file.read()).hexdigest(), flush=True)
 """
-
-
-def randperm(n, seed):
-    """torch.randperm() of a CPU generator: the Mersenne Twister, seeded with one number."""
-    state = [seed % 2**32]
-    for number in range(1, 624):
-        state.append((1812433253 * (state[-1] ^ state[-1] >> 30) + number) % 2**32)
-    generator = random.Random()
-    generator.setstate((3, (*state, 624), None))
-    order = list(range(n))
-    for at in range(n - 1):
-        other = at + generator.getrandbits(32) % (n - at)
-        order[at], order[other] = order[other], order[at]
-    return order
 
 
 class Reader:
