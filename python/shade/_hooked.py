@@ -62,8 +62,9 @@ class HookedSampler(TorchSampler):
                 return drawn
             self._stay_away()
         except NobodyError as failure:
-            self._is_alone = True
-            say(f"from now on the script's own sampler draws: {failure}")
+            self._is_alone = failure.for_good
+            say(f"{'from now on' if failure.for_good else 'in this epoch'} the script's own sampler "
+                f"draws: {failure}")
         except Exception as failure:  # pylint: disable=broad-except
             self._report(failure)
         return None

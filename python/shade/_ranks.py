@@ -17,7 +17,12 @@ GO, STAY = 1, 2
 
 
 class NobodyError(RuntimeError):
-    """The ranks did not meet; the script goes on in its own way."""
+    """The ranks did not meet; the script goes on in its own way, `for_good` unless they may meet the
+    next time."""
+
+    def __init__(self, text: str, for_good: bool = True) -> None:
+        super().__init__(text)
+        self.for_good = for_good
 
 
 def default_store() -> Optional[Any]:
@@ -79,8 +84,8 @@ class Ranks:
             self._decide(store, meeting, GO if all_came and all(posts) else STAY)
         verdict = self._wait(store, f"{self._key(meeting)}/verdict", 1)
         if verdict != GO:
-            raise NobodyError("not all ranks take part" if verdict else
-                              f"the other ranks did not come within {self.seconds:.0f} s")
+            raise NobodyError("not all ranks take part", False) if verdict else NobodyError(
+                f"the other ranks did not come within {self.seconds:.0f} s")
         posts = self._posts(store, meeting)
         self._forget(store, meeting)
         return posts

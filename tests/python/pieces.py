@@ -157,6 +157,7 @@ def with_store(world, work, seconds=5.0):
             results[rank] = work(_ranks.Ranks("loader", rank, world, seconds))
         except _ranks.NobodyError as failure:
             results[rank] = str(failure)
+            assert failure.for_good == ("not all" not in results[rank])
     original, _ranks.default_store = _ranks.default_store, lambda: store
     try:
         threads = [threading.Thread(target=run, args=(rank,)) for rank in range(world)]
