@@ -82,7 +82,8 @@ void shuffle_locate(uint32_t seed, uint32_t n, uint32_t limit, const uint32_t *i
 	for (uint32_t i = 0; i < limit && i + 1 < n; i++) {
 		uint32_t other = i + mt_next(&mt) % (n - i);
 
-		if (filter_has(&tracked, other) | filter_has(&tracked, i))
+		/* One branch, which is hardly ever taken. */
+		if ((unsigned)filter_has(&tracked, other) | (unsigned)filter_has(&tracked, i))
 			swap_tracked(&tracked, i, other);
 	}
 	for (unsigned k = 0; k < count; k++)

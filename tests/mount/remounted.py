@@ -7,7 +7,8 @@ import signal
 import subprocess
 import tempfile
 
-from common import SHADECTL, Shade, Slow, make_tree, read, run_tests, running, scratch, wait_until
+from common import SHADECTL, Shade, Slow, hold_in_memory, make_tree, read, run_tests, running, \
+    scratch, wait_until
 
 
 def die(slow):
@@ -65,14 +66,16 @@ def mounted_again():
     slow = Slow(root)
     fs = Shade(slow.path, capacity="8M")
     paths = list(contents)
+    wait_until(lambda: fs.stats()["young"] == 0, "all are old enough to be kept")
     for path in paths[:30]:
         assert read(fs.at(path)) == contents[path]
     fs.settle()
-    die(slow)
-    wait_until(lambda: is_gone(fs, paths[-1]), "noticed")
-    assert "mount it again at the same place" in " ".join(status(fs).split()), status(fs)
-    for path in paths[:30]:  # what is in memory is served
-        assert read(fs.at(path)) == contents[path]
+    with hold_in_memory(fs.at(path) for path in paths[:30]):
+        die(slow)
+        wait_until(lambda: is_gone(fs, paths[-1]), "noticed")
+        assert "mount it again at the same place" in " ".join(status(fs).split()), status(fs)
+        for path in paths[:30]:  # what is in memory is served
+            assert read(fs.at(path)) == contents[path]
     unmount(slow.path)
     change(root, contents, paths[::3])
     contents["class0/new"] = b"new"
