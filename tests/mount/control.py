@@ -216,11 +216,12 @@ def why_an_echo_was_refused():
     shown = subprocess.run([SHADECTL, "status", fs.path], capture_output=True, text=True,
                            check=True).stdout
     assert "refused    1 writes" in shown and "'bogus'" in shown, shown
-    # Without a newline it counts at the close, which nobody is told of.
+    # Without a newline it counts at the close, which nobody is told of, and which takes its time.
     os.mkdir(fs.at(".shade", "jobs", "a job"))
     with open(fs.at(".shade", "jobs", "a job", "control"), "w") as file:
         file.write("score 99 1")
-    assert refused()[1][-1][2] == "a job" and "out of range" in refused()[1][-1][3], refused()
+    wait_until(lambda: refused()[1][-1][2] == "a job", "the close is noticed")
+    assert "out of range" in refused()[1][-1][3], refused()
     for number in range(30):
         raises(errno.EINVAL, lambda number=number: fs.control(f"bo\033[2Jgus{number}\n"))
     head, lines = refused()
