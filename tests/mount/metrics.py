@@ -61,7 +61,9 @@ def check(fs):
         name = f"shadefs_{name[:-3]}_seconds" if divisor else f"shadefs_{name}"
         found = values.get((name, node), values.get((name + "_total", node)))
         assert found is not None, f"{key} is not in\n{text}"
-        assert abs(found - value / (divisor or 1)) < 1e-12 * max(1, abs(value)), (key, found, value)
+        if key != "predict_cpu_ms":  # which goes on
+            assert abs(found - value / (divisor or 1)) < 1e-12 * max(1, abs(value)), \
+                (key, found, value)
     return len(values)
 
 

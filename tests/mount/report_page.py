@@ -46,7 +46,7 @@ def make_page():
     """A training of five epochs from a slow source. The page, stats and epochs."""
     root, contents = make_tree(200, size=30000)
     slow = Slow(root, delay_us=2000)
-    fs = Shade(slow.path, capacity="2M", inflight="512K")
+    fs = Shade(slow.path, capacity="2M", inflight="512K", predict="off")
     ids = fs.samples()
     names, chance = sorted(ids, key=ids.get), random.Random(2)
     scores = [chance.uniform(2.3, 5) for _ in contents]
