@@ -204,6 +204,20 @@ def test_ranks():
         assert found == [None if rank == away else "not all ranks take part" for rank in range(3)], \
             found
 
+    early = threading.Event()
+
+    def one_joins_later(ranks):
+        """Rank 0 has found it missing, and goes on: the others must not wait for rank 0."""
+        if ranks.rank:
+            early.wait()
+        ranks.join()
+        try:
+            return ranks.gather("a", b"here")
+        finally:
+            early.set()
+    found = with_store(2, one_joins_later, seconds=5)
+    assert found == ["rank 1 does not take part", "not all ranks take part"], found
+
     def one_late(ranks):
         ranks.join()
         both.wait()
