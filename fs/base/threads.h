@@ -39,6 +39,7 @@ enum lock_rank {
 	LOCK_ENGINE,	 /* requests to the tier's servers */
 	LOCK_STORE,	 /* the source: reads under way */
 	LOCK_RELEASED,	 /* nodes that wait to be freed */
+	LOCK_ESTATE,	 /* free blocks of the memory that outlives the daemon */
 	LOCK_PREDICT,	 /* what is known of trainings that were recognised */
 	LOCK_SCAN,	 /* whether the samples are to be numbered again */
 	LOCK_END,	 /* whether the daemon is to end */

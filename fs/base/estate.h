@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/*
+ * The estate: memory that outlives the daemon, for the successor that takes over if it dies.
+ *
+ * It is one mapping that the supervisor makes before the first daemon is forked. All daemons have
+ * it at the same address, so what is in it may point to what is in it, but for nothing else: a
+ * successor has another heap. Blocks are handed out like malloc()'s. A block counts only once it is
+ * kept: what was being filled in when the daemon died is free again. A kill between two
+ * instructions loses no store that came before it, so whoever writes a block first and keeps it
+ * then leaves no half of it.
+ *
+ * All functions may be called from any thread.
+ */
+#ifndef SHADE_ESTATE_H
+#define SHADE_ESTATE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ESTATE_FRONT 65536 /* bytes at a fixed place, zero at first */
+
+struct estate;
+
+/* What a block is. A successor looks for blocks by their kinds. */
+enum estate_kind {
+	ESTATE_NOTHING, /* free, or not kept yet */
+	ESTATE_NODE,	/* names/: struct node */
+	ESTATE_CONTROL, /* control/: see its heirs.h */
+	ESTATE_KINDS
+};
+
+/* 0 or a negative errno. To be called before there are threads. */
+int estate_create(struct estate **out);
+/* Unmaps it, for this process alone. NULL is fine. */
+void estate_destroy(struct estate *estate);
+/* A successor begins: blocks that nobody has kept are free. To be called once, before the others,
+ * and before there are threads. */
+void estate_inherit(struct estate *estate);
+/* ESTATE_FRONT bytes for whoever owns the estate. */
+void *estate_front(struct estate *estate);
+
+/* A block of zeros, aligned to 8 bytes. NULL: no memory. */
+void *estate_new(struct estate *estate, size_t size);
+/* From now on the block is there for a successor, as it is. */
+void estate_keep(void *block, enum estate_kind kind);
+/* NULL is fine. */
+void estate_free(struct estate *estate, void *block);
+/* The kept block of a kind after `block`, or the first one after NULL; NULL: there is none. Nobody
+ * may use the estate meanwhile, but the caller may free blocks that it has got. */
+void *estate_next(const struct estate *estate, enum estate_kind kind, const void *block);
+/* What its blocks take, free ones too. */
+uint64_t estate_bytes(struct estate *estate);
+
+#endif
