@@ -24,7 +24,10 @@ struct estate;
 /* What a block is. A successor looks for blocks by their kinds. */
 enum estate_kind {
 	ESTATE_NOTHING, /* free, or not kept yet */
+	ESTATE_DEVICES, /* source/: struct devices */
 	ESTATE_NODE,	/* names/: struct node */
+	ESTATE_NEWS,	/* names/: what the tree has not told of yet */
+	ESTATE_NUMBERS, /* cache/: the ids of samples */
 	ESTATE_CONTROL, /* control/: see its heirs.h */
 	ESTATE_KINDS
 };
@@ -45,8 +48,8 @@ void *estate_new(struct estate *estate, size_t size);
 void estate_keep(void *block, enum estate_kind kind);
 /* NULL is fine. */
 void estate_free(struct estate *estate, void *block);
-/* The kept block of a kind after `block`, or the first one after NULL; NULL: there is none. Nobody
- * may use the estate meanwhile, but the caller may free blocks that it has got. */
+/* The kept block of a kind after `block`, or the first one after NULL; NULL: there is none. The
+ * caller makes sure that nobody else frees blocks of this kind meanwhile; it may do so itself. */
 void *estate_next(const struct estate *estate, enum estate_kind kind, const void *block);
 /* What its blocks take, free ones too. */
 uint64_t estate_bytes(struct estate *estate);

@@ -50,6 +50,8 @@ struct cache_options {
 	bool observed;	      /* opens are seen, not waited for */
 	unsigned depth;	      /* fetches at a time */
 	const char *policy;
+	struct estate *estate; /* where nodes are; NULL: in one of the cache's own */
+	bool is_successor;     /* they are there already */
 	/* Called by the cache's clock every few milliseconds, with no lock held. */
 	void (*tick)(void *context);
 	void *tick_context;
@@ -73,8 +75,12 @@ struct cache_stats {
 int cache_create(struct cache **out, struct store *store, const struct cache_options *options);
 /* Before the first access. */
 void cache_set_observed(struct cache *cache, bool observed);
-/* After this the cache can be used. */
+/* After this the cache can be used. A successor takes what the kernel has as resident, as far as
+ * there is room for it. */
 int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, void *context);
+/* A successor is mounted: tells the kernel what the dead daemon may not have told it, and has it
+ * drop what is not resident. */
+void cache_settle(struct cache *cache);
 /* The end begins: answers all that wait with an error, and waits for the cache's own threads. */
 void cache_stop(struct cache *cache);
 /* No more requests come: waits for threads that read directories. The source may keep them. */

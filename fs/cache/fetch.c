@@ -385,6 +385,8 @@ static void stored_locked(struct fetch *fetch, int rc, uint64_t now_ms)
 	struct node *node = fetch->node;
 
 	lock_assert_held(&cache->lock);
+	if (!rc && !fetch->young)
+		atomic_store(&node->pages.there, PAGES_WHOLE);
 	unreserve_locked(fetch, rc || fetch->young ? sched_cancel : sched_commit);
 	count_warm_locked(fetch, rc);
 	enter_locked(fetch, FETCH_STORED);

@@ -22,6 +22,7 @@
  *	epochs.c	a bounded record of epochs; history.c puts it together and copies it
  *	report.c	figures
  *	life.c		begin and end; the clock's thread
+ *	heirs.c		what a successor makes of what a dead daemon has left
  *	page_cache.c	the threads that reach the kernel's page cache
  *
  * Lock order: the tree's lock, then the cache's. Nothing is answered, fetched, stored or
@@ -192,8 +193,9 @@ struct cache {
 	struct sched *sched;
 	struct slots slots;
 	struct numbering numbering;
-	struct keyed_table waiters; /* all that wait for fetches and ranges */
-	struct waits waits;	    /* how long */
+	struct kept_numbers *kept_numbers; /* the same in the estate; NULL: none */
+	struct keyed_table waiters;	   /* all that wait for fetches and ranges */
+	struct waits waits;		   /* how long */
 	struct fetch *fetches;
 	struct fetch *waiting, **waiting_end; /* those that wait for room, in turn */
 	uint64_t storing_bytes;		      /* the sum of theirs */
@@ -241,7 +243,20 @@ bool cache_is_resident_locked(const struct cache *cache, const struct node *node
 struct node *cache_node_locked(const struct cache *cache, uint32_t slot);
 /* Looks which retired slots can be used again: the numbering is another, or a table is gone. */
 void slots_reuse_locked(struct cache *cache);
+/* A slot has no node, but clients may mean it. */
+void slots_retire_locked(struct cache *cache, uint32_t slot);
+/* A new slot for a file. Without memory it has none, and is never admitted: slow, but right. */
+void slots_give_locked(struct cache *cache, struct node *node);
 void slots_free(struct slots *slots);
+
+/* --- heirs.c ----------------------------------------------------------------------------------*/
+
+/* A successor begins: slots and numbers are as they were. 0 or a negative errno. */
+int heirs_inherit(struct cache *cache);
+/* What the kernel has becomes resident. */
+void heirs_take_pages(struct cache *cache);
+/* There is another numbering. Without memory a successor has to scan again. */
+void heirs_keep_numbers_locked(struct cache *cache);
 
 /* --- fetch.c ----------------------------------------------------------------------------------*/
 

@@ -116,7 +116,9 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 				      .deadline_ms = options->deadline_ms,
 				      .readers = options->readers,
 				      .events = &cache_tree_events,
-				      .context = cache };
+				      .context = cache,
+				      .estate = options->estate,
+				      .is_successor = options->is_successor };
 	int rc;
 
 	assert(options->capacity_bytes > options->inflight_bytes && options->tick);
@@ -141,6 +143,8 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 				  options->policy);
 	if (!rc)
 		rc = tree_open(&cache->tree, store, &names);
+	if (!rc && options->is_successor)
+		rc = heirs_inherit(cache);
 	if (rc) {
 		sched_destroy(cache->sched);
 		history_free(cache);
@@ -158,6 +162,8 @@ int cache_start(struct cache *cache, const struct page_cache_kernel *kernel, voi
 
 	if (rc)
 		return rc;
+	if (cache->options.is_successor)
+		heirs_take_pages(cache);
 	rc = thread_start(&cache->clock, "shade-clock", run_clock, cache);
 	if (rc) {
 		page_cache_stop(cache->page_cache);

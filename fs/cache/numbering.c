@@ -134,6 +134,8 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 	}
 	lock_acquire(&cache->lock);
 	rc = numbering_replace(&cache->numbering, scan.slots, scan.count, cache->slots.count);
+	if (!rc)
+		heirs_keep_numbers_locked(cache);
 	cache->slots.version++;
 	slots_reuse_locked(cache);
 	lock_release(&cache->lock);

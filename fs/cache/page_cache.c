@@ -87,7 +87,10 @@ static struct page_store *take_locked(struct lane *lane)
 
 static int store_one(struct page_cache *r, const struct page_store *store)
 {
-	int rc = r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
+	int rc;
+
+	node_gives_pages(store->node);
+	rc = r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 
 	if (rc != -ENOENT)
 		return rc;
@@ -125,6 +128,7 @@ static void serve_stores(void *argument)
 int page_cache_store_now(struct page_cache *r, struct page_store *store)
 {
 	page_cache_keep(r, store->node);
+	node_gives_pages(store->node);
 	return r->kernel->store(r->context, store->node, store->data, store->size, store->offset);
 }
 
@@ -163,6 +167,20 @@ static bool end_drop_locked(struct page_cache *r, struct page_store *drop)
 	return true;
 }
 
+/* Pages that come while the kernel drops others stay what they are. A directory's `there` has no
+ * meaning. */
+static void drop_one(struct page_cache *r, const struct page_store *drop)
+{
+	uint8_t leaving = PAGES_LEAVING;
+	int rc;
+
+	atomic_store(&drop->node->pages.there, leaving);
+	rc = r->kernel->drop(r->context, drop->node);
+	atomic_compare_exchange_strong(&drop->node->pages.there, &leaving, PAGES_NONE);
+	if (rc == -ENOENT && drop->audits)
+		tree_is_forgotten(r->tree, drop->node);
+}
+
 static void serve_drops(void *argument)
 {
 	struct lane *lane = argument;
@@ -177,7 +195,7 @@ static void serve_drops(void *argument)
 		node->pages.drop = DROP_RUNNING;
 		lock_release(&lane->lock);
 		if (wanted)
-			(void)r->kernel->drop(r->context, node);
+			drop_one(r, drop);
 		lock_acquire(&lane->lock);
 		over = end_drop_locked(r, drop);
 		lock_release(&lane->lock);
@@ -201,7 +219,7 @@ void page_cache_keep(struct page_cache *r, struct node *node)
 	lock_release(&r->drops.lock);
 }
 
-static int begin_drop_locked(struct page_cache *r, struct node *node)
+static int begin_drop_locked(struct page_cache *r, struct node *node, bool audits)
 {
 	struct page_store *drop;
 
@@ -212,6 +230,7 @@ static int begin_drop_locked(struct page_cache *r, struct node *node)
 	if (!drop)
 		return -ENOMEM;
 	drop->node = node;
+	drop->audits = audits;
 	node_hold(node);
 	node->pages.drop = DROP_QUEUED;
 	append_locked(&r->drops, drop);
@@ -224,13 +243,21 @@ int page_cache_drop(struct page_cache *r, struct node *node)
 
 	lock_acquire(&r->drops.lock);
 	if (node->pages.drop == DROP_NONE)
-		rc = begin_drop_locked(r, node);
+		rc = begin_drop_locked(r, node, false);
 	else if (node->pages.drop == DROP_KEPT)
 		node->pages.drop = DROP_QUEUED;
 	else if (node->pages.drop == DROP_RUNNING)
 		node->pages.drop = DROP_AGAIN;
 	lock_release(&r->drops.lock);
 	return rc;
+}
+
+void page_cache_audit(struct page_cache *r, struct node *node)
+{
+	lock_acquire(&r->drops.lock);
+	if (node->pages.drop == DROP_NONE)
+		(void)begin_drop_locked(r, node, true);
+	lock_release(&r->drops.lock);
 }
 
 int page_cache_probe(struct page_cache *r, struct node *node, uint64_t offset, struct probe *probe)
@@ -252,12 +279,15 @@ static void serve_names(void *argument)
 		struct node *node = name->node;
 		bool closing = lane->closing;
 
-		/* Before the kernel is told: what changes meanwhile is queued once more. */
-		node->pages.name_queued = false;
+		node->pages.name = TELLING_NOW; /* what changes meanwhile is queued once more */
 		lock_release(&lane->lock);
 		if (!closing)
 			(void)r->kernel->forget_name(r->context, node);
 		free(name);
+		lock_acquire(&lane->lock);
+		if (node->pages.name == TELLING_NOW)
+			node->pages.name = TELLING_NOTHING;
+		lock_release(&lane->lock);
 		tree_release(r->tree, node);
 		lock_acquire(&lane->lock);
 	}
@@ -272,11 +302,12 @@ void page_cache_forget_name(struct page_cache *r, struct node *node)
 	if (!node->parent)
 		return;
 	lock_acquire(&lane->lock);
-	name = node->pages.name_queued || lane->closing ? NULL : calloc(1, sizeof(*name));
+	name = node->pages.name == TELLING_QUEUED || lane->closing ? NULL
+								   : calloc(1, sizeof(*name));
 	if (name) {
 		name->node = node;
 		node_hold(node);
-		node->pages.name_queued = true;
+		node->pages.name = TELLING_QUEUED;
 		append_locked(lane, name);
 	}
 	lock_release(&lane->lock);

@@ -52,6 +52,7 @@ struct page_store {
 	uint64_t offset; /* in the file, of the first byte of data */
 	void (*done)(struct page_store *store, int rc);
 	void *context; /* the caller's */
+	bool audits;   /* the page cache's own */
 	struct page_store *next;
 };
 
@@ -67,6 +68,9 @@ int page_cache_probe(struct page_cache *page_cache, struct node *node, uint64_t 
 /* 1: queued, and `dropped` will be called; 0: it was already; or -ENOMEM or -ESHUTDOWN, and then
  * the node keeps its pages until the kernel reclaims them. */
 int page_cache_drop(struct page_cache *page_cache, struct node *node);
+/* The same for a successor, and for a node without a name: if the kernel does not know it, whatever
+ * lookups were counted, it is freed. */
+void page_cache_audit(struct page_cache *page_cache, struct node *node);
 /* Has the kernel look up the name of a node again; the root has none. Without memory, or at the
  * end, the kernel keeps the name until it times out. */
 void page_cache_forget_name(struct page_cache *page_cache, struct node *node);

@@ -116,6 +116,18 @@ static void retire_slot_locked(struct cache *cache, struct node *node)
 		 slot);
 }
 
+void slots_retire_locked(struct cache *cache, uint32_t slot)
+{
+	lock_assert_held(&cache->lock);
+	add_slot(&cache->slots.retired, slot);
+}
+
+void slots_give_locked(struct cache *cache, struct node *node)
+{
+	lock_assert_held(&cache->lock);
+	(void)make_slot_locked(cache, node);
+}
+
 void slots_reuse_locked(struct cache *cache)
 {
 	struct slots *slots = &cache->slots;
@@ -241,6 +253,7 @@ static void forgotten(void *context, struct node *node)
 	if (!node_is_file(node))
 		return;
 	lock_acquire(&cache->lock);
+	atomic_store(&node->pages.there, PAGES_NONE);
 	passing_remove_locked(cache, node);
 	if (node->cache.slot != SLOT_NONE && node->attr.size &&
 	    !sched_evict(cache->sched, node->cache.slot))

@@ -397,6 +397,8 @@ static void answer_read(struct waiter *waiter, int rc, const void *data, size_t 
 {
 	struct request *request = (struct request *)waiter;
 
+	if (!rc && !waiter->direct)
+		node_gives_pages(request->node);
 	if (rc)
 		fuse_reply_err(request->pending.req, visible_errno(rc));
 	else

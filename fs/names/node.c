@@ -9,26 +9,22 @@
 
 #include "names/tree_internal.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#endif
-
 static_assert(offsetof(struct node, name) + 18 <= 136, "node.h says how much a node takes");
 
 #define CLOSED_MAX (((uint64_t)1 << 24) - 1)
 
-struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
-		      uint64_t now_ms)
+struct node *node_new(struct tree *tree, struct node *parent, const char *name,
+		      const struct store_attr *attr, uint64_t now_ms)
 {
 	size_t length = strlen(name), size = offsetof(struct node, name) + length + 1;
-	struct node *node = calloc(1, size > sizeof(*node) ? size : sizeof(*node));
+	struct node *node = estate_new(tree->estate, size > sizeof(*node) ? size : sizeof(*node));
 
 	if (!node)
 		return NULL;
 	memcpy(node->name, name, length + 1);
 	node->parent = parent;
 	node->attr = *attr;
-	node->type = attr->mode & 0170000;
+	node->type = (uint8_t)(attr->mode >> 12);
 	node->checked_ms = now_ms;
 	if (node_is_file(node))
 		node->cache.slot = SLOT_NONE;
@@ -42,11 +38,17 @@ void node_hold(struct node *node)
 	atomic_fetch_add(&node->holders, 1);
 }
 
-void node_free(struct node *node)
+void node_free(struct tree *tree, struct node *node)
 {
 	if (node_is_dir(node))
 		free(node->dir.children);
-	free(node);
+	estate_free(tree->estate, node);
+}
+
+void node_discard(struct tree *tree, struct node *node)
+{
+	atomic_fetch_sub(&node->parent->holders, 1);
+	estate_free(tree->estate, node);
 }
 
 /* Frees nodes that have no name and that nobody knows, up to the root. Tree lock held. */
@@ -59,7 +61,7 @@ void node_free_if_unused_locked(struct tree *tree, struct node *node)
 		assert(node != tree->root);
 		if (!tree->stopping) /* the store may be closed by then */
 			store_forget(tree->store, &node->attr);
-		node_free(node);
+		node_free(tree, node);
 		if (parent)
 			atomic_fetch_sub(&parent->holders, 1);
 		node = parent;
@@ -101,9 +103,6 @@ void node_lose_name_locked(struct tree *tree, struct node *node)
 	node->detached = true;
 	atomic_store(&node->stale, true);
 	tree->orphans += node->lookups > 0;
-#ifdef __SANITIZE_ADDRESS__
-	__lsan_ignore_object(node); /* unmounted, the kernel never says that it has forgotten it */
-#endif
 }
 
 /* A node loses its name, and with a directory all below. */

@@ -7,9 +7,12 @@
  * ever. Nodes stay where they are in memory until they are forgotten: fuse/numbers.h makes the
  * inode number of the FUSE protocol from the address.
  *
+ * Nodes are blocks of the estate, so they outlive the daemon: a successor finds them at the same
+ * addresses, and heirs.c says what it makes of their fields. A node is kept when it gets its name,
+ * before the kernel can hear of it.
+ *
  * Fields belong to rooms: each says who changes it. There are millions of nodes, so
- * they are packed: with a name of 17 characters one takes 136 bytes, all that malloc() hands out of
- * a chunk of 144.
+ * they are packed: with a name of 17 characters one takes 136 bytes, and 8 for the block's head.
  */
 #ifndef SHADE_NODE_H
 #define SHADE_NODE_H
@@ -30,7 +33,8 @@ struct node_dir {
 	uint64_t listed_ms : 48; /* `checked_ms` when the kernel last listed it */
 	uint64_t left_out : 16;	 /* names that the source fails to tell of */
 	uint32_t child_count;
-	bool reading; /* tree->readings has it: it is to be read, or a thread does that */
+	bool reading;	      /* tree->readings has it: it is to be read, or a thread does that */
+	_Atomic bool is_torn; /* `attr` is being changed, and the kernel has not been told */
 	_Atomic uint8_t closings; /* how often fewer may enter than before; written with the lock */
 };
 
@@ -61,10 +65,26 @@ enum drop_state {
 	DROP_AGAIN
 } __attribute__((packed));
 
-/* What the kernel has still to be told: cache/ alone. */
+/* Whether its name is to be invalidated. */
+enum telling {
+	TELLING_NOTHING,
+	TELLING_QUEUED, /* it waits for its turn */
+	TELLING_NOW,	/* the kernel is being told */
+} __attribute__((packed));
+
+/* What pages of it the kernel may have, for a successor. */
+enum pages {
+	PAGES_NONE,
+	PAGES_STRAY,   /* some, perhaps of a version that was too young: they are to be dropped */
+	PAGES_WHOLE,   /* all, unless it has reclaimed them: they may stay */
+	PAGES_LEAVING, /* some, but none have come since a drop of them began */
+};
+
+/* What the kernel has, and has still to be told. */
 struct node_pages {
-	enum drop_state drop; /* lock of the page cache's drops */
-	bool name_queued;     /* lock of the page cache's names: it is to be invalidated */
+	enum drop_state drop;  /* cache/ alone: lock of the page cache's drops */
+	enum telling name;     /* cache/ alone: lock of the page cache's names */
+	_Atomic uint8_t there; /* enum pages; cache/, and whoever answers READs */
 };
 
 struct node {
@@ -90,7 +110,7 @@ struct node {
 	/* names/ */
 	_Atomic bool stale; /* the source has another version */
 	bool detached;	    /* tree lock: it has lost its name */
-	uint16_t type;	    /* constant: that of `attr.mode` */
+	uint8_t type;	    /* constant: that of `attr.mode`, without the zeros */
 	char name[];	    /* constant */
 };
 
@@ -107,7 +127,7 @@ static inline bool attr_is_dir(const struct store_attr *attr)
 
 static inline bool node_is_dir(const struct node *node)
 {
-	return node->type == 0040000;
+	return node->type == 0040000 >> 12;
 }
 
 /* The kernel must not use what it was told of a directory with another number than this. */
@@ -118,7 +138,14 @@ static inline uint8_t node_closings(const struct node *node)
 
 static inline bool node_is_file(const struct node *node)
 {
-	return node->type == 0100000;
+	return node->type == 0100000 >> 12;
+}
+
+/* The kernel is about to get bytes of the file. */
+static inline void node_gives_pages(struct node *node)
+{
+	if (atomic_load(&node->pages.there) != PAGES_WHOLE)
+		atomic_store(&node->pages.there, PAGES_STRAY);
 }
 
 static inline uint64_t node_checked_ms(const struct node *node)

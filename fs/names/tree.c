@@ -10,10 +10,6 @@
 #include "names/manifest.h"
 #include "names/tree_internal.h"
 
-#ifdef __SANITIZE_ADDRESS__
-#include <sanitizer/lsan_interface.h>
-#endif
-
 /* --- answers that tell of names ------------------------------------------------------------------
  */
 
@@ -240,7 +236,7 @@ bool tree_is_doubted(struct tree *tree)
 
 bool tree_has_news(struct tree *tree)
 {
-	return atomic_exchange(&tree->news, false);
+	return atomic_exchange(tree->news, false);
 }
 
 void tree_set_closing(struct tree *tree)
@@ -252,7 +248,7 @@ void tree_set_closing(struct tree *tree)
 
 void tree_name_renewed(struct tree *tree)
 {
-	atomic_store(&tree->news, true);
+	atomic_store(tree->news, true);
 }
 
 void tree_set_manifest(struct tree *tree, struct manifest *manifest)
@@ -278,20 +274,64 @@ static void release(struct tree *tree)
 	lock_destroy(&tree->replies_lock);
 	cond_destroy(&tree->read);
 	cond_destroy(&tree->wanted);
+	if (!tree->options.estate)
+		estate_destroy(tree->estate);
 	free(tree->readers);
 	free(tree);
+}
+
+/* The first daemon's tree has a root, and nothing else yet. */
+static int begin(struct tree *tree)
+{
+	struct store_attr attr;
+	int rc = store_stat(tree->store, "", &attr);
+
+	if (rc)
+		return rc;
+	tree->root = node_new(tree, NULL, "", &attr, 0);
+	if (!tree->root)
+		return -ENOMEM;
+	tree->root->lookups = 1; /* the kernel's, as long as it is mounted */
+	estate_keep(tree->root, ESTATE_NODE);
+	return 0;
+}
+
+static int find_news(struct tree *tree)
+{
+	tree->news = estate_next(tree->estate, ESTATE_NEWS, NULL);
+	if (tree->news)
+		return 0;
+	tree->news = estate_new(tree->estate, sizeof(*tree->news));
+	if (!tree->news)
+		return -ENOMEM;
+	estate_keep(tree->news, ESTATE_NEWS);
+	return 0;
+}
+
+static int fill(struct tree *tree)
+{
+	int rc = 0;
+
+	if (!tree->readers)
+		return -ENOMEM;
+	if (!tree->estate)
+		rc = estate_create(&tree->estate);
+	if (!rc)
+		rc = find_news(tree);
+	if (rc)
+		return rc;
+	return tree->options.is_successor ? tree_inherit(tree) : begin(tree);
 }
 
 int tree_open(struct tree **out, struct store *store, const struct tree_options *options)
 {
 	struct tree *tree = calloc(1, sizeof(*tree));
-	struct store_attr attr;
 	int rc;
 
 	assert(options->events && options->readers && options->deadline_ms);
 	if (!tree)
 		return -ENOMEM;
-	*tree = (struct tree){ .store = store, .options = *options };
+	*tree = (struct tree){ .store = store, .options = *options, .estate = options->estate };
 	tree->readings_end = &tree->readings;
 	lock_init(&tree->lock, LOCK_TREE);
 	cond_init(&tree->read);
@@ -299,25 +339,21 @@ int tree_open(struct tree **out, struct store *store, const struct tree_options 
 	lock_init(&tree->release_lock, LOCK_RELEASED);
 	lock_init(&tree->replies_lock, LOCK_REPLIES);
 	tree->readers = calloc(options->readers, sizeof(*tree->readers));
-	rc = tree->readers ? store_stat(store, "", &attr) : -ENOMEM;
-	if (!rc) {
-		tree->root = node_new(NULL, "", &attr, 0);
-		rc = tree->root ? 0 : -ENOMEM;
-	}
-	if (rc) {
+	rc = fill(tree);
+	if (rc)
 		release(tree);
-		return rc;
-	}
-	tree->root->lookups = 1; /* the kernel's, as long as it is mounted */
-	*out = tree;
-	return 0;
+	else
+		*out = tree;
+	return rc;
 }
 
-static void free_all(struct node *node)
+/* Unmounted, the kernel never says what it has forgotten: nodes without names go, too. */
+static void free_all(struct tree *tree)
 {
-	for (uint32_t i = 0; node_is_dir(node) && i < node->dir.child_count; i++)
-		free_all(node->dir.children[i]);
-	node_free(node);
+	struct node *node = NULL;
+
+	while ((node = estate_next(tree->estate, ESTATE_NODE, node)))
+		node_free(tree, node);
 }
 
 void tree_close(struct tree *tree)
@@ -326,7 +362,7 @@ void tree_close(struct tree *tree)
 	tree_reap(tree);
 	manifest_put(tree->manifest);
 	tree_forget_names(tree);
-	free_all(tree->root);
+	free_all(tree);
 	release(tree);
 }
 

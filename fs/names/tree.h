@@ -23,6 +23,7 @@
 
 struct tree;
 struct manifest;
+struct estate;
 
 /* What the tree tells as files come and go. Called with the tree's lock held. */
 struct tree_events {
@@ -41,7 +42,9 @@ struct tree_options {
 	uint64_t deadline_ms; /* how long a reading may go without a name from the source */
 	unsigned readers;     /* directories that are read at a time, at most */
 	const struct tree_events *events;
-	void *context; /* of the events */
+	void *context;	       /* of the events */
+	struct estate *estate; /* where nodes are; NULL: in one of the tree's own */
+	bool is_successor;     /* they are there already */
 };
 
 int tree_open(struct tree **out, struct store *store, const struct tree_options *options);
@@ -161,6 +164,12 @@ bool tree_is_doubted(struct tree *tree);
 /* Directories whose version is in the manifest are taken from there instead of being read,
  * the first time that they are used. The tree holds it. NULL: no more. */
 void tree_set_manifest(struct tree *tree, struct manifest *manifest);
+
+/* Shows all nodes that there are, without names too. Called with the tree's lock held. */
+void tree_for_all(struct tree *tree, void (*visit)(void *context, struct node *node),
+		  void *context);
+/* A successor has found out that the kernel does not know a node that has lost its name. */
+void tree_is_forgotten(struct tree *tree, struct node *node);
 
 /* For tree_visit(): a directory that is known, when the source was asked about it, and, if that
  * returns true, each of its children. Called with the tree's lock held. */

@@ -5,6 +5,7 @@
 #ifndef SHADE_TREE_INTERNAL_H
 #define SHADE_TREE_INTERNAL_H
 
+#include "base/estate.h"
 #include "base/threads.h"
 #include "names/tree.h"
 
@@ -39,6 +40,7 @@ struct reading {
 struct tree {
 	struct store *store;
 	struct tree_options options;
+	struct estate *estate;
 	struct node *root;
 	struct manifest *manifest; /* lock; held; NULL: none */
 	bool closes;		   /* lock: see tree_set_closing() */
@@ -59,10 +61,10 @@ struct tree {
 	struct lock release_lock;      /* a leaf: held for a moment */
 	struct node *released;	       /* release_lock */
 	_Atomic bool doubted;	       /* a node was marked stale */
-	_Atomic bool news;	       /* names have come, or permissions have changed */
-	uint64_t orphans;  /* lock: nodes without a name that the kernel knows, and closed */
-	uint64_t left_out; /* lock: the sum of the directories' */
-	unsigned phase;	   /* lock: 0 or 1 */
+	_Atomic bool *news; /* in the estate: names have come, or permissions have changed */
+	uint64_t orphans;   /* lock: nodes without a name that the kernel knows, and closed */
+	uint64_t left_out;  /* lock: the sum of the directories' */
+	unsigned phase;	    /* lock: 0 or 1 */
 	_Atomic unsigned replying[2]; /* answers on their way, by the phase they began in */
 	struct gone *gone;	      /* lock: a ring of GONE_MAX, made when it is needed */
 	uint32_t gone_next;	      /* lock */
@@ -70,11 +72,13 @@ struct tree {
 
 /* --- node.c */
 
-/* Holds its parent. NULL: no memory. */
-struct node *node_new(struct node *parent, const char *name, const struct store_attr *attr,
-		      uint64_t now_ms);
+/* Holds its parent. NULL: no memory. It has no name yet: estate_keep() gives it one. */
+struct node *node_new(struct tree *tree, struct node *parent, const char *name,
+		      const struct store_attr *attr, uint64_t now_ms);
 /* Only this node; nobody may know it any more. */
-void node_free(struct node *node);
+void node_free(struct tree *tree, struct node *node);
+/* The same for one that never got its name. */
+void node_discard(struct tree *tree, struct node *node);
 /* Frees nodes that have no name and that nobody knows, up to the root. */
 void node_free_if_unused_locked(struct tree *tree, struct node *node);
 void node_lose_name_locked(struct tree *tree, struct node *node);
@@ -99,6 +103,14 @@ uint32_t tree_number_of(const struct node *dir, const char *name);
 struct node *tree_find_child(const struct node *dir, const char *name);
 /* Whether the source was asked about a directory longer ago than that. */
 bool tree_is_older(const struct node *dir, uint64_t now_ms, uint64_t age_ms);
+
+/* For qsort() of pointers to nodes. */
+int tree_by_name(const void *a, const void *b);
+
+/* --- heirs.c */
+
+/* A successor begins: makes the tree from what there is in the estate. 0 or -ENOMEM. */
+int tree_inherit(struct tree *tree);
 
 /* --- tree_wait.c */
 

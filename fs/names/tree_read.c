@@ -18,6 +18,7 @@
 
 /* What the source has in a directory, as nodes that nobody knows yet. */
 struct listing {
+	struct tree *tree;
 	struct node *dir;
 	const char *path;
 	struct reading *reading;
@@ -35,7 +36,7 @@ struct listing {
 	int left_rc;
 };
 
-static int by_name(const void *a, const void *b)
+int tree_by_name(const void *a, const void *b)
 {
 	return strcmp((*(struct node *const *)a)->name, (*(struct node *const *)b)->name);
 }
@@ -86,24 +87,17 @@ static int add_entry(void *context, const char *name, const struct store_attr *a
 	}
 	if (grow(listing->children, listing->room, listing->count, 1))
 		return -ENOMEM;
-	node = node_new(listing->dir, name, attr, listing->now_ms);
+	node = node_new(listing->tree, listing->dir, name, attr, listing->now_ms);
 	if (!node)
 		return -ENOMEM;
 	listing->children[listing->count++] = node;
 	return 0;
 }
 
-/* Frees a node that is not in the tree yet. */
-static void discard(struct node *node)
-{
-	atomic_fetch_sub(&node->parent->holders, 1);
-	free(node);
-}
-
 static void drop_listing(struct listing *listing)
 {
 	for (uint32_t i = 0; i < listing->count; i++)
-		discard(listing->children[i]);
+		node_discard(listing->tree, listing->children[i]);
 	free(listing->children);
 }
 
@@ -116,8 +110,8 @@ static void leave_out_twins(struct listing *listing)
 	for (uint32_t i = 0; i < listing->count; i++) {
 		struct node *node = listing->children[i];
 
-		if (count && !by_name(&listing->children[count - 1], &node))
-			discard(node);
+		if (count && !tree_by_name(&listing->children[count - 1], &node))
+			node_discard(listing->tree, node);
 		else
 			listing->children[count++] = node;
 	}
@@ -130,7 +124,7 @@ static int close_listing(struct listing *listing)
 	struct node **children;
 
 	if (listing->count)
-		qsort(listing->children, listing->count, sizeof(struct node *), by_name);
+		qsort(listing->children, listing->count, sizeof(struct node *), tree_by_name);
 	leave_out_twins(listing);
 	children = realloc(listing->children, tree_children_bytes(listing->count));
 	if (!children)
@@ -254,12 +248,24 @@ static void adopt_owner_locked(struct tree *tree, struct node *dir, const struct
 		return;
 	if (is_closing(&dir->attr, attr))
 		node_close_locked(tree, dir);
+	atomic_store(&dir->dir.is_torn, true);
 	dir->attr.mode = attr->mode;
 	dir->attr.uid = attr->uid;
 	dir->attr.gid = attr->gid;
-	atomic_store(&tree->news, true);
+	atomic_store(tree->news, true);
 	tree->options.events->dir_changed(tree->options.context, dir);
 	tree->options.events->owner_changed(tree->options.context, dir);
+	atomic_store(&dir->dir.is_torn, false);
+}
+
+/* All of a directory's attributes; who may enter is as it was. */
+static void set_attr_locked(const struct tree *tree, struct node *dir,
+			    const struct store_attr *attr)
+{
+	lock_assert_held(&tree->lock);
+	atomic_store(&dir->dir.is_torn, true);
+	dir->attr = *attr;
+	atomic_store(&dir->dir.is_torn, false);
 }
 
 /* Before its listing is there: only what closes it. Who may enter from now on may find what was
@@ -333,7 +339,7 @@ static void tell_of_attr_locked(struct tree *tree, struct node *dir)
 {
 	lock_assert_held(&tree->lock);
 	if (!dir->parent)
-		atomic_store(&tree->news, true);
+		atomic_store(tree->news, true);
 	tree->options.events->dir_changed(tree->options.context, dir);
 }
 
@@ -348,7 +354,7 @@ static void keep_locked(struct tree *tree, struct node *node, const struct node 
 		node_set_checked_ms(node, now_ms);
 	} else if (!store_same_attr(&node->attr, &found->attr)) {
 		adopt_owner_locked(tree, node, &found->attr);
-		node->attr = found->attr;
+		set_attr_locked(tree, node, &found->attr);
 		node_set_checked_ms(node, node->dir.children ? 0 : now_ms);
 		if (node->lookups)
 			tree->options.events->dir_changed(tree->options.context, node);
@@ -368,13 +374,16 @@ static uint32_t adopt_locked(struct tree *tree, struct listing *listing)
 		struct node *before = tree_find_child(listing->dir, node->name);
 
 		if (!before && was_known)
-			atomic_store(&tree->news, true);
+			atomic_store(tree->news, true);
 		if (before && is_unchanged(before, node)) {
 			keep_locked(tree, before, node, listing->now_ms);
 			listing->children[i] = before;
-			discard(node);
+			node_discard(tree, node);
 			kept++;
-		} else if (!node_is_file(node)) {
+			continue;
+		}
+		estate_keep(node, ESTATE_NODE);
+		if (!node_is_file(node)) {
 			continue;
 		} else if (before && node_is_file(before)) {
 			node_lose_name_locked(tree, before);
@@ -395,6 +404,7 @@ static void replace_children_locked(struct tree *tree, struct listing *listing)
 
 	lock_assert_held(&tree->lock);
 	assert(old || !old_count);
+	node_set_checked_ms(dir, 0); /* until it is complete: a successor must read it again */
 	kept = adopt_locked(tree, listing);
 	if (old && (kept != old_count || kept != listing->count))
 		tree->options.events->dir_changed(tree->options.context, dir);
@@ -436,9 +446,11 @@ int tree_read_dir_locked(struct tree *tree, struct reading *reading)
 {
 	struct node *dir = reading->dir;
 	struct manifest *manifest = dir->dir.children ? NULL : tree->manifest;
-	struct listing listing = {
-		.dir = dir, .attr = dir->attr, .reading = reading, .known = dir->dir.left_out
-	};
+	struct listing listing = { .tree = tree,
+				   .dir = dir,
+				   .attr = dir->attr,
+				   .reading = reading,
+				   .known = dir->dir.left_out };
 	int rc;
 
 	lock_assert_held(&tree->lock);
@@ -465,7 +477,7 @@ int tree_read_dir_locked(struct tree *tree, struct reading *reading)
 	adopt_owner_locked(tree, dir, &listing.attr);
 	if (!store_same_attr(&dir->attr, &listing.attr))
 		tell_of_attr_locked(tree, dir);
-	dir->attr = listing.attr;
+	set_attr_locked(tree, dir, &listing.attr);
 	tree_set_left_out_locked(tree, dir, listing.left_out);
 	replace_children_locked(tree, &listing);
 	return 0;

@@ -60,7 +60,7 @@ static struct node *make_dir(unsigned first, unsigned step, uint32_t count)
 {
 	struct node *dir = calloc(1, sizeof(*dir));
 
-	dir->type = 0040000;
+	dir->type = 0040000 >> 12;
 	dir->dir.child_count = count;
 	dir->dir.children = malloc(tree_children_bytes(count));
 	for (uint32_t i = 0; i < count; i++)
