@@ -376,7 +376,7 @@ static void open_directory(struct daemon *daemon, unsigned depth)
 	int rc;
 
 	snprintf(source, sizeof(source), "/proc/self/fd/%d", o->source_fd);
-	rc = store_dir_open(&daemon->store, source, depth);
+	rc = store_dir_open(&daemon->store, source, depth, NULL);
 	close(o->source_fd);
 	if (rc)
 		give_up(daemon, o->source, rc, NULL);

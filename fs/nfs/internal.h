@@ -23,7 +23,7 @@ struct nfs_store {
 	struct nfs_options options;
 	struct rpc *rpc;
 	struct handles handles; /* of files and links */
-	struct devices devices;
+	struct devices *devices;
 	struct reads *reads;
 	size_t read_most;	/* bytes of one READ */
 	uint32_t list_most;	/* bytes of one part of a listing */

@@ -22,7 +22,7 @@
 void nfs_convert(struct nfs_store *store, const struct nfs_attr *from, struct store_attr *to)
 {
 	unsigned dev =
-		devices_number(&store->devices, (uint32_t)(from->fsid >> 32), (uint32_t)from->fsid);
+		devices_number(store->devices, (uint32_t)(from->fsid >> 32), (uint32_t)from->fsid);
 
 	*to = from->attr;
 	to->dev = dev & (STORE_DEVICES - 1);
@@ -363,6 +363,7 @@ static int get_limits(struct nfs_store *store, uint64_t until_ms)
 int nfs_begin(struct nfs_store *store)
 {
 	uint64_t until_ms = clock_now_ms() + mount_patience(&store->options);
+	bool are_known = devices_are_known(store->devices);
 	struct nfs_found found;
 	int rc = find_root(store, &store->export, &store->root, until_ms);
 
@@ -370,7 +371,8 @@ int nfs_begin(struct nfs_store *store)
 		return rc;
 	found.handle = store->root;
 	/* What is above the top may be in another file system; the top is in device 0. */
-	store->devices = (struct devices){ 0 };
+	if (!are_known)
+		memset(store->devices, 0, sizeof(*store->devices));
 	rc = walk(store, "", &found, &store->top, until_ms);
 	return rc ? rc : get_limits(store, until_ms);
 }

@@ -55,6 +55,7 @@ static void free_store(struct nfs_store *store)
 		reads_destroy(store->reads);
 	handles_destroy(&store->handles);
 	lock_destroy(&store->lock);
+	devices_close(store->devices, store->options.estate);
 	free(store);
 }
 
@@ -110,6 +111,12 @@ int store_nfs_open(struct store **out, const struct nfs_options *options, char *
 	store->options = *options;
 	lock_init(&store->lock, LOCK_STORE);
 	handles_init(&store->handles);
+	store->devices = devices_open(options->estate);
+	if (!store->devices) {
+		snprintf(why, room, "out of memory");
+		free_store(store);
+		return -ENOMEM;
+	}
 	rc = mount_find(&store->export, options, why, room);
 	if (!rc) {
 		rc = start(store);

@@ -11,6 +11,8 @@
 #define NFS_CONNECTIONS 4
 #define NFS_CONNECTIONS_MAX 64
 
+struct estate;
+
 struct nfs_options {
 	const struct nfs_url *url;
 	const char *name; /* the URL as it was given, for messages; it stays */
@@ -20,6 +22,7 @@ struct nfs_options {
 	struct nfs_identity identity;
 	unsigned depth; /* READs at a time */
 	uint64_t deadline_ms;
+	struct estate *estate; /* as for store_dir_open() */
 };
 
 /* 0, or a negative errno with a reason. */

@@ -1,7 +1,32 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "source/devices.h"
 
+#include <stdlib.h>
+
+#include "base/estate.h"
+
 static_assert(DEVICES_KNOWN < STORE_DEV_ELSEWHERE, "some numbers are left to be shared");
+
+struct devices *devices_open(struct estate *estate)
+{
+	struct devices *devices;
+
+	if (!estate)
+		return calloc(1, sizeof(*devices));
+	devices = estate_next(estate, ESTATE_DEVICES, NULL);
+	if (!devices) {
+		devices = estate_new(estate, sizeof(*devices));
+		if (devices)
+			estate_keep(devices, ESTATE_DEVICES);
+	}
+	return devices;
+}
+
+void devices_close(struct devices *devices, const struct estate *estate)
+{
+	if (!estate)
+		free(devices);
+}
 
 static uint64_t key_of(uint32_t major, uint32_t minor)
 {

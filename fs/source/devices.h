@@ -3,8 +3,9 @@
  * The file systems that a source spans. Each has a small number, which fits into a struct
  * store_attr; the source's top is in number 0.
  *
- * A number is given for the daemon's life, but for the top's, which may be mounted again. A source
+ * A number is given for the mount's life, but for the top's, which may be mounted again. A source
  * with more file systems than the table has room for shares the numbers that are left among them.
+ * Nodes have these numbers, so the table is in the estate, where a successor finds it.
  */
 #ifndef SHADE_DEVICES_H
 #define SHADE_DEVICES_H
@@ -18,6 +19,16 @@
 struct devices {
 	_Atomic uint64_t keys[DEVICES_KNOWN]; /* by number, without gaps; 0: none */
 };
+
+struct estate;
+
+/* The table that there is in the estate, or a new one. NULL: no memory. With an estate it stays. */
+struct devices *devices_open(struct estate *estate);
+void devices_close(struct devices *devices, const struct estate *estate);
+static inline bool devices_are_known(struct devices *devices)
+{
+	return atomic_load(&devices->keys[0]);
+}
 
 /* From any thread. The first device that is asked about gets number 0. */
 unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor);

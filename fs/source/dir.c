@@ -96,7 +96,8 @@ struct dir_store {
 	struct store_read *waiting, **waiting_end; /* lock: for a chain */
 	struct refusals refused[STORE_DEVICES];	   /* lock: by device */
 	bool stopping;				   /* lock */
-	struct devices devices;
+	struct estate *estate;
+	struct devices *devices;
 };
 
 /* --- chains -------------------------------------------------------------------------------------
@@ -412,7 +413,7 @@ static void serve(void *argument)
 
 struct devices *dir_devices(struct store *store)
 {
-	return &((struct dir_store *)store)->devices;
+	return ((struct dir_store *)store)->devices;
 }
 
 int dir_root(const struct store *store)
@@ -463,7 +464,7 @@ static bool replace_root(struct dir_store *store)
 	bool lives = fd >= 0 && !ask(fd, &stat) && S_ISDIR(stat.stx_mode);
 
 	if (lives) {
-		devices_replace_top(&store->devices, stat.stx_dev_major, stat.stx_dev_minor);
+		devices_replace_top(store->devices, stat.stx_dev_major, stat.stx_dev_minor);
 		lives = dup3(fd, store->root, O_CLOEXEC) >= 0;
 	}
 	if (fd >= 0)
@@ -594,6 +595,7 @@ static void free_store(struct dir_store *store)
 		close(store->root);
 	anchor_free(&store->anchor);
 	lock_destroy(&store->lock);
+	devices_close(store->devices, store->estate);
 	free(store);
 }
 
@@ -640,7 +642,7 @@ static int open_dirs(struct dir_store *store, const char *path)
 	return -EIO;
 }
 
-int store_dir_open(struct store **out, const char *path, unsigned depth)
+int store_dir_open(struct store **out, const char *path, unsigned depth, struct estate *estate)
 {
 	struct dir_store *store = calloc(1, sizeof(*store));
 	struct store_attr top;
@@ -654,9 +656,11 @@ int store_dir_open(struct store **out, const char *path, unsigned depth)
 	store->waiting_end = &store->waiting;
 	lock_init(&store->lock, LOCK_STORE);
 	store->fds = -1;
-	store->anchor.above = -1;
-	rc = open_dirs(store, path);
-	if (!rc)
+	store->root = store->anchor.above = -1;
+	store->estate = estate;
+	store->devices = devices_open(estate);
+	rc = store->devices ? open_dirs(store, path) : -ENOMEM;
+	if (!rc && !devices_are_known(store->devices))
 		rc = dir_stat(&store->store, "", &top); /* in device 0 */
 	if (!rc)
 		rc = start(store);

@@ -116,8 +116,11 @@ struct store {
 	const struct store_ops *ops;
 };
 
-/* A directory as the source. 0 or a negative errno. `depth`: how many reads at a time. */
-int store_dir_open(struct store **out, const char *path, unsigned depth);
+struct estate;
+
+/* A directory as the source. 0 or a negative errno. `depth`: how many reads at a time; `estate`:
+ * what a successor needs is kept there; NULL: there will be none. */
+int store_dir_open(struct store **out, const char *path, unsigned depth, struct estate *estate);
 /* The daemon is about to end: calls that wait for the source should fail with -ESHUTDOWN from now
  * on, if the backend can have them do so. Reads are cancelled by their callers. */
 void store_stop(struct store *store);
