@@ -52,15 +52,54 @@ def can_native():
         return done.stderr.strip() if done.returncode else None
 
 
+def unescaped(path):
+    """Without the escapes that proc(5) tells of."""
+    return re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), path)
+
+
 def mount_points():
-    """All of them, without the escapes that proc(5) tells of."""
     with open("/proc/self/mountinfo") as file:
-        return [re.sub(r"\\(\d{3})", lambda found: chr(int(found[1], 8)), line.split(" ")[4])
-                for line in file]
+        return [unescaped(line.split(" ")[4]) for line in file]
 
 
 def is_mounted(path):
     return path in mount_points()
+
+
+def children(pid):
+    """Processes that it has started and that it has not yet waited for; none if it is gone."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def name_of(pid):
+    try:
+        with open(f"/proc/{pid}/comm") as file:
+            return file.read().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def daemon_pid(supervisor):
+    """The process that serves: the supervisor's child. Without a supervisor it is the process
+    itself, whose child is only its watchdog; for a moment after a death there is no child."""
+    guard = "shadefs-guard"
+    found = [pid for pid in children(supervisor)
+             if name_of(pid) != guard or name_of(supervisor) == guard]
+    return found[0] if found else supervisor
+
+
+def run_dir(point):
+    """The private directory of a native mount, below /run/shadefs, as the overlay names it. None: the
+    mount is not a native one."""
+    with open("/proc/self/mountinfo") as file:
+        overlays = [line.split() for line in file if "lowerdir=/run/shadefs/" in line]
+    found = [re.search("lowerdir=(/run/shadefs/[^/:]+)/", fields[-1])[1] for fields in overlays
+             if unescaped(fields[4]) == point]
+    return found[-1] if found else None
 
 
 def holds_by_now(condition):
@@ -137,7 +176,7 @@ class Filesystem:
             try:
                 self.process.wait(20)
             except subprocess.TimeoutExpired:
-                abort_connections(self.path, f"/run/shadefs/{self.process.pid}/")
+                abort_connections(self.path, f"{run_dir(self.path) or self.path}/")
                 self.process.wait(20)
         for path in (os.path.join(self.path, ".shade"), self.path):
             subprocess.run(["umount", "-l", path], stderr=subprocess.DEVNULL)
@@ -151,6 +190,7 @@ class Shade(Filesystem):
         super().__init__(lambda path: [*prefix, SHADEFS, "-f", "-o", text, source, path], "shadefs",
                          point)
         wait_until(self.is_ready, "scanned")
+        self.place = run_dir(self.path)
 
     def is_ready(self):
         try:
@@ -158,6 +198,10 @@ class Shade(Filesystem):
         except OSError:
             return False
         return stats["scan_complete"] == 1 and not stats["young"]
+
+    def daemon(self):
+        """The process that serves, which another one follows if it dies."""
+        return daemon_pid(self.process.pid)
 
     def at(self, *names):
         return os.path.join(self.path, *names)
@@ -263,6 +307,14 @@ class Group:
     def usage(self):
         with open(os.path.join(self.path, self.usage_name)) as file:
             return int(file.read())
+
+    def events(self):
+        """What the kernel has killed in it, among others, as it says so."""
+        for name in ("memory.oom_control", "memory.events"):
+            if os.path.exists(os.path.join(self.path, name)):
+                with open(os.path.join(self.path, name)) as file:
+                    return file.read()
+        return ""
 
     def add(self, pid):
         self.write("cgroup.procs", pid)
