@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mount.h"
 #include "base/threads.h"
+#include "daemon/channel.h"
 
 /* What the daemon tells the watchdog of a mount. With it comes a descriptor of the file that aborts
  * the connection, if the FUSE control file system is mounted: the file is bound to this connection,
@@ -29,72 +29,20 @@ struct charge {
 static pid_t watchdog; /* 0: not started, or ended */
 static int channel;    /* to the watchdog */
 
-/* --- the channel -------------------------------------------------------------------------------*/
-
-/* A message with one charge, and room for a descriptor. */
-struct message {
-	struct charge charge;
-	struct iovec part;
-	struct msghdr head;
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} attached;
-};
-
-static void prepare(struct message *message)
-{
-	*message = (struct message){ .charge = { .abort = -1 } };
-	message->part = (struct iovec){ &message->charge, sizeof(message->charge) };
-	message->head = (struct msghdr){ .msg_iov = &message->part,
-					 .msg_iovlen = 1,
-					 .msg_control = &message->attached,
-					 .msg_controllen = sizeof(message->attached) };
-}
-
-static void attach_fd(struct message *message, int fd)
-{
-	struct cmsghdr *head = &message->attached.head;
-
-	if (fd < 0) {
-		message->head.msg_controllen = 0;
-		return;
-	}
-	*head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
-				  .cmsg_level = SOL_SOCKET,
-				  .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-}
-
-static bool receive(struct charge *charge)
-{
-	struct message message;
-	const struct cmsghdr *head;
-
-	prepare(&message);
-	if (recvmsg(channel, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) !=
-	    (ssize_t)sizeof(*charge))
-		return false;
-	*charge = message.charge;
-	charge->abort = -1;
-	head = CMSG_FIRSTHDR(&message.head);
-	if (head && head->cmsg_type == SCM_RIGHTS)
-		memcpy(&charge->abort, CMSG_DATA(head), sizeof(charge->abort));
-	return true;
-}
-
 /* --- the watchdog's process --------------------------------------------------------------------*/
 
 static void take_charges(struct charge *charges)
 {
 	struct charge charge;
+	int abort;
 
-	while (receive(&charge)) {
+	while (channel_receive(channel, &charge, sizeof(charge), &abort)) {
 		struct charge *known = &charges[charge.kind];
 
 		if (known->abort >= 0)
 			close(known->abort);
 		*known = charge;
+		known->abort = abort;
 	}
 }
 
@@ -170,11 +118,12 @@ __attribute__((noreturn)) static void watch(void)
 int watchdog_start(void)
 {
 	sigset_t blocked;
-	int ends[2];
+	int ends[2], rc;
 
 	assert(!watchdog);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
+	rc = channel_open(ends);
+	if (rc)
+		return rc;
 	/* Blocked until the child waits for it; the daemon never gets one. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGUSR2);
@@ -190,7 +139,7 @@ int watchdog_start(void)
 
 void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 {
-	struct message message;
+	struct charge charge = { .kind = kind, .mount = *mount };
 	char path[64];
 	int abort;
 
@@ -198,12 +147,8 @@ void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 		return;
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", mount->minor);
 	abort = open(path, O_WRONLY | O_CLOEXEC);
-	prepare(&message);
-	message.charge.kind = kind;
-	message.charge.mount = *mount;
-	message.charge.mount.above = -1; /* a descriptor of this process */
-	attach_fd(&message, abort);
-	(void)sendmsg(channel, &message.head, MSG_DONTWAIT | MSG_NOSIGNAL);
+	charge.mount.above = -1; /* a descriptor of another process */
+	(void)channel_send(channel, &charge, sizeof(charge), abort);
 	if (abort >= 0)
 		close(abort);
 }
