@@ -17,7 +17,7 @@
 #include "base/threads.h"
 #include "daemon/channel.h"
 
-/* What the daemon tells the watchdog of a mount. With it comes a descriptor of the file that aborts
+/* What the watchdog is told of a mount. With it comes a descriptor of the file that aborts
  * the connection, if the FUSE control file system is mounted: the file is bound to this connection,
  * whose number may mean another one later. */
 struct charge {
@@ -63,13 +63,13 @@ static void end_connection(const struct charge *charge)
 		abort_by_force(&charge->mount);
 }
 
-static volatile sig_atomic_t is_asked; /* by the daemon, or by the kernel when that dies */
-static pid_t daemon_pid;
+static volatile sig_atomic_t is_asked; /* by the supervisor, or by the kernel when that dies */
+static pid_t supervisor_pid;
 
 static void ask(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)context;
-	if (info->si_pid == daemon_pid)
+	if (info->si_pid == supervisor_pid)
 		is_asked = 1;
 }
 
@@ -96,9 +96,8 @@ __attribute__((noreturn)) static void watch(void)
 	sigdelset(&others, SIGUSR2);
 	prctl(PR_SET_NAME, "shadefs-guard");
 	prctl(PR_SET_PDEATHSIG, SIGUSR2);
-	/* The signal is sent when the daemon's main thread dies. As long as other threads of it are
-	 * stuck in the kernel, the daemon stays the parent, and the channel open. */
-	while (getppid() == daemon_pid && !is_asked) {
+	/* The signal is sent when the supervisor dies, which has one thread. */
+	while (getppid() == supervisor_pid && !is_asked) {
 		struct pollfd polled = { .fd = channel, .events = POLLIN };
 
 		if (ppoll(&polled, 1, NULL, &others) > 0) {
@@ -113,7 +112,8 @@ __attribute__((noreturn)) static void watch(void)
 	_exit(0);
 }
 
-/* --- the daemon's side -------------------------------------------------------------------------*/
+/* --- the supervisor's side
+ * -------------------------------------------------------------------------*/
 
 int watchdog_start(void)
 {
@@ -124,11 +124,11 @@ int watchdog_start(void)
 	rc = channel_open(ends);
 	if (rc)
 		return rc;
-	/* Blocked until the child waits for it; the daemon never gets one. */
+	/* Blocked until the child waits for it; the supervisor never gets one. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	daemon_pid = getpid();
+	supervisor_pid = getpid();
 	watchdog = fork();
 	channel = ends[watchdog == 0];
 	if (watchdog == 0)
@@ -169,5 +169,12 @@ void watchdog_stop(void)
 		return;
 	kill(watchdog, SIGKILL);
 	waitpid(watchdog, NULL, 0);
+	watchdog = 0;
+}
+
+void watchdog_leave(void)
+{
+	if (watchdog > 0)
+		close(channel);
 	watchdog = 0;
 }
