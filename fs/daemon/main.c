@@ -2,9 +2,10 @@
 /*
  * shadefs: begin and end.
  *
- * If the daemon runs in the background, its parent waits until the mount answers and prints the
- * result. At the end the cache is stopped first, which answers all requests that wait while there
- * are still sessions to take the answers; only then everything is unmounted.
+ * The process that is started becomes the supervisor, and forks the daemon, which is what this file
+ * is about. If they run in the background, their parent waits until the mount answers and prints
+ * the result. At the end the cache is stopped first, which answers all requests that wait while
+ * there are still sessions to take the answers; only then everything is unmounted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,10 +19,10 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "daemon/heritage.h"
 #include "daemon/options.h"
 #include "daemon/scan.h"
-#include "daemon/systemd.h"
-#include "daemon/watchdog.h"
+#include "daemon/supervisor.h"
 #include "fuse/session.h"
 #include "native/overlay.h"
 
@@ -31,6 +32,10 @@
 
 struct daemon {
 	struct options options;
+	struct estate *estate;
+	struct heritage *heritage; /* the estate's front */
+	bool is_successor;	   /* both are a dead daemon's */
+	struct succession succession;
 	struct store *store;
 	struct cache *cache;
 	struct control *control;
@@ -136,8 +141,8 @@ static bool wait_for(struct daemon *daemon, const bool *flag, uint64_t ms)
 }
 
 /* A source that hangs may keep threads in the kernel, where nothing reaches them. Whoever uses the
- * mount, or waits for its end, is not to wait for the source, too. The watchdog acts after the
- * unmount, since nothing tells that a connection is ours once it has ended it. */
+ * mount, or waits for its end, is not to wait for the source, too. The connections are
+ * ended after the unmount, since nothing tells that a connection is ours once it has ended it. */
 static void limit_the_end(void *argument)
 {
 	struct daemon *daemon = argument;
@@ -149,7 +154,7 @@ static void limit_the_end(void *argument)
 	/* Where the mount is may hang as well. */
 	if (!thread_start(&thread, "shade-abandon", abandon, daemon))
 		(void)wait_for(daemon, &daemon->abandoned, ABANDON_MS);
-	watchdog_act();
+	supervisor_abort();
 	_exit(1);
 }
 
@@ -177,6 +182,18 @@ static void close_terminal(void)
 		close(null);
 }
 
+/* The pipe to the parent ends when nobody has it any more. */
+static void forget_report(void *context)
+{
+	struct daemon *daemon = context;
+
+	if (daemon->report < 0)
+		return;
+	close(daemon->report);
+	daemon->report = -1;
+	close_terminal();
+}
+
 /* The mount answers: tells the parent, or whoever reads standard output. */
 static void greet(struct daemon *daemon)
 {
@@ -193,23 +210,24 @@ static void greet(struct daemon *daemon)
 		written = write(daemon->report >= 0 ? daemon->report : STDOUT_FILENO, line,
 				strlen(line) + (daemon->report >= 0));
 	(void)written;
-	systemd_ready(line ? line : "");
+	snprintf(daemon->heritage->status, sizeof(daemon->heritage->status), "%s",
+		 line ? line : "");
 	free(line);
-	if (daemon->report >= 0) {
-		close(daemon->report);
-		daemon->report = -1;
-		close_terminal();
-	}
+	forget_report(daemon);
 }
 
-/* Tells the parent, which waits, or standard error why there is no mount. Both processes exit
+/* Tells the parent, which waits, or standard error why there is no mount. All processes exit
  * with 1. */
 __attribute__((noreturn)) static void give_up(struct daemon *daemon, const char *what, int rc,
 					      const char *why)
 {
-	dprintf(daemon->report >= 0 ? daemon->report : STDERR_FILENO, "shadefs: %s: %s\n", what,
-		why ? why : strerror(-rc));
-	watchdog_stop();
+	if (!why || !*why)
+		why = strerror(-rc);
+	if (daemon->is_successor)
+		log_say(LOG_ERRORS, "%s: %s", what, why);
+	else
+		dprintf(daemon->report >= 0 ? daemon->report : STDERR_FILENO, "shadefs: %s: %s\n",
+			what, why);
 	exit(1);
 }
 
@@ -259,6 +277,29 @@ static uint64_t accesses_lost(void *context)
 	return daemon->overlay ? overlay_accesses_lost(daemon->overlay) : 0;
 }
 
+/* The kernel's first request says whether it can repeat others. */
+static bool can_be_taken_over(const struct daemon *daemon)
+{
+	return atomic_load(&daemon->heritage->can_notice) &&
+	       session_can_repeat(&daemon->heritage->files.session);
+}
+
+static void print_takeovers(const struct daemon *daemon, FILE *out, bool metrics)
+{
+	const struct heritage *heritage = daemon->heritage;
+	struct control_figure count = { .kind = CONTROL_COUNTER,
+					.name = "takeovers",
+					.value = (double)atomic_load(&heritage->takeovers),
+					.help = "Daemons that died and were taken over." };
+	struct control_figure possible = { .kind = CONTROL_GAUGE,
+					   .name = "takeover_possible",
+					   .value = can_be_taken_over(daemon),
+					   .help = "1 if a daemon that dies can be taken over." };
+
+	control_print_figure(out, metrics, &count);
+	control_print_figure(out, metrics, &possible);
+}
+
 /* What the source counts, and the tier. */
 static void print_more(void *context, FILE *out, bool metrics)
 {
@@ -271,6 +312,7 @@ static void print_more(void *context, FILE *out, bool metrics)
 	struct store_count counts[STORE_COUNTS_MAX];
 	unsigned count = store_get_counts(daemon->store, counts, STORE_COUNTS_MAX);
 
+	print_takeovers(daemon, out, metrics);
 	control_print_figure(out, metrics, &life);
 	for (unsigned i = 0; i < count; i++) {
 		struct control_figure figure = { .kind = CONTROL_COUNTER,
@@ -325,6 +367,8 @@ static int create_files(struct daemon *daemon)
 					 .allow_other = o->allow_other,
 					 .noexec = o->noexec,
 					 .workers = o->threads,
+					 .heritage = &daemon->heritage->files,
+					 .is_successor = daemon->is_successor,
 					 .ended = want_end,
 					 .context = daemon };
 
@@ -441,10 +485,10 @@ static void start_cache(struct daemon *daemon)
 
 /* --- mounts ------------------------------------------------------------------------------------*/
 
-static void mounted(void *context, enum overlay_part part, const struct mount *mount)
+static void keep(void *context, enum overlay_part part, int fd, const struct mount *mount)
 {
 	(void)context;
-	watchdog_add(part == OVERLAY_FILES ? WATCHDOG_FILES : WATCHDOG_CONTROL, mount);
+	supervisor_keep(part, fd, mount);
 }
 
 static int mount_native(struct daemon *daemon)
@@ -461,12 +505,17 @@ static int mount_native(struct daemon *daemon)
 					   .staleness_s = o->staleness_s,
 					   .allow_other = o->allow_other,
 					   .noexec = o->noexec,
-					   .mounted = mounted,
+					   .owner = daemon->succession.supervisor,
+					   .heritage = &daemon->heritage->overlay,
+					   .keep = keep,
 					   .ended = want_end,
 					   .context = daemon };
 
 	cache_set_observed(daemon->cache, true);
 	control_set_mode(daemon->control, "native");
+	if (daemon->is_successor)
+		return overlay_take_over(&daemon->overlay, &options, daemon->succession.parts,
+					 daemon->why, sizeof(daemon->why));
 	return overlay_open(&daemon->overlay, &options, daemon->why, sizeof(daemon->why));
 }
 
@@ -474,14 +523,16 @@ static int mount_portable(struct daemon *daemon)
 {
 	struct files_point point = { .path = daemon->options.mount_point,
 				     .directory = daemon->options.mount_fd,
-				     .above = daemon->options.above_fd };
+				     .above = daemon->options.above_fd,
+				     .connection = daemon->succession.parts[OVERLAY_FILES] };
 	int rc;
 
 	cache_set_observed(daemon->cache, false);
 	control_set_mode(daemon->control, "portable");
 	rc = files_mount(daemon->files, &point, false);
-	if (!rc)
-		watchdog_add(WATCHDOG_FILES, files_get_mount(daemon->files));
+	if (!rc && !daemon->is_successor)
+		supervisor_keep(OVERLAY_FILES, files_connection(daemon->files),
+				files_get_mount(daemon->files));
 	return rc;
 }
 
@@ -501,6 +552,15 @@ static void mount_all(struct daemon *daemon)
 			give_up(daemon, daemon->options.mount_point, rc, NULL);
 	}
 	close(daemon->options.mount_fd); /* or what it is in would be busy */
+	daemon->heritage->is_native = daemon->overlay;
+}
+
+static void take_over_all(struct daemon *daemon)
+{
+	int rc = daemon->heritage->is_native ? mount_native(daemon) : mount_portable(daemon);
+
+	if (rc)
+		give_up(daemon, "taking over", rc, daemon->why);
 }
 
 static void unmount_all(struct daemon *daemon)
@@ -542,7 +602,6 @@ static void stop(struct daemon *daemon)
 	struct thread limit;
 	bool limited = !thread_start(&limit, "shade-end", limit_the_end, daemon);
 
-	systemd_stopping();
 	scan_stop(daemon->scan);
 	predict_stop(daemon->predict);
 	store_stop(daemon->store);
@@ -564,19 +623,25 @@ static void stop(struct daemon *daemon)
 		thread_join(&limit);
 }
 
+/* In the daemon alone: the supervisor never gets here. */
 static int serve(struct daemon *daemon)
 {
 	keep_memory(&daemon->options);
-	block_signals();
 	lock_init(&daemon->end_lock, LOCK_END);
 	cond_init(&daemon->end_changed);
-	(void)watchdog_start(); /* without it a killed daemon may keep its readers waiting */
+	atomic_store(&daemon->heritage->can_notice, !supervisor_watch());
 	start_cache(daemon);
-	mount_all(daemon);
+	if (daemon->is_successor)
+		take_over_all(daemon);
+	else
+		mount_all(daemon);
 	start_threads(daemon);
-	greet(daemon);
+	if (!daemon->is_successor)
+		greet(daemon);
+	supervisor_ready();
 
 	wait_for_end(daemon);
+	supervisor_ending();
 	stop(daemon);
 	overlay_free(daemon->overlay);
 	files_destroy(daemon->files);
@@ -584,8 +649,24 @@ static int serve(struct daemon *daemon)
 	predict_destroy(daemon->predict);
 	cache_destroy(daemon->cache);
 	options_free(&daemon->options);
-	watchdog_stop();
 	return 0;
+}
+
+static int run(struct daemon *daemon)
+{
+	struct supervisor_options options = { .options = &daemon->options,
+					      .forked = forget_report,
+					      .context = daemon };
+	int rc = estate_create(&daemon->estate);
+
+	if (rc)
+		give_up(daemon, "memory for what outlives the daemon", rc, NULL);
+	daemon->heritage = estate_front(daemon->estate);
+	options.estate = daemon->estate;
+	block_signals();
+	supervisor_run(&options, &daemon->succession);
+	daemon->is_successor = daemon->succession.is_successor;
+	return serve(daemon);
 }
 
 /* Prints what the child reports. It ends with a 0 if the mount answers. Returns the exit status. */
@@ -631,7 +712,7 @@ int main(int argc, char **argv)
 	options_parse(&daemon.options, argc, argv);
 	if (daemon.options.foreground) {
 		log_setup(daemon.options.log, false);
-		return serve(&daemon);
+		return run(&daemon);
 	}
 	if (pipe2(report, O_CLOEXEC)) {
 		perror("shadefs: pipe");
@@ -655,5 +736,5 @@ int main(int argc, char **argv)
 	/* If the mount fails, libfuse prints why to standard error: the parent is to get that, too.
 	 */
 	dup2(report[1], STDERR_FILENO);
-	return serve(&daemon);
+	return run(&daemon);
 }

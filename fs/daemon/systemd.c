@@ -34,16 +34,27 @@ static void tell(const char *text)
 		close(fd);
 }
 
-void systemd_ready(const char *status)
+/* A newline would begin another message. */
+static void tell_status(const char *begin, const char *status)
 {
 	char text[4096];
-	int begin = snprintf(text, sizeof(text), "READY=1\nSTATUS=");
+	int length = snprintf(text, sizeof(text), "%sSTATUS=", begin);
 
-	snprintf(text + begin, sizeof(text) - (size_t)begin, "%s", status);
-	for (char *at = text + begin; *at; at++)
+	snprintf(text + length, sizeof(text) - (size_t)length, "%s", status);
+	for (char *at = text + length; *at; at++)
 		if (*at == '\n')
-			*at = ' '; /* a newline would begin another message */
+			*at = ' ';
 	tell(text);
+}
+
+void systemd_ready(const char *status)
+{
+	tell_status("READY=1\n", status);
+}
+
+void systemd_status(const char *status)
+{
+	tell_status("", status);
 }
 
 void systemd_stopping(void)

@@ -6,6 +6,8 @@
 
 /* The mount answers; `status` is one line for people. */
 void systemd_ready(const char *status);
+/* Another line for people. */
+void systemd_status(const char *status);
 /* The daemon begins to end. */
 void systemd_stopping(void);
 

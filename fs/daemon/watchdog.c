@@ -10,14 +10,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mount.h"
 #include "base/threads.h"
+#include "daemon/channel.h"
 
-/* What the daemon tells the watchdog of a mount. With it comes a descriptor of the file that aborts
+/* What the watchdog is told of a mount. With it comes a descriptor of the file that aborts
  * the connection, if the FUSE control file system is mounted: the file is bound to this connection,
  * whose number may mean another one later. */
 struct charge {
@@ -29,72 +29,20 @@ struct charge {
 static pid_t watchdog; /* 0: not started, or ended */
 static int channel;    /* to the watchdog */
 
-/* --- the channel -------------------------------------------------------------------------------*/
-
-/* A message with one charge, and room for a descriptor. */
-struct message {
-	struct charge charge;
-	struct iovec part;
-	struct msghdr head;
-	union {
-		struct cmsghdr head;
-		char bytes[CMSG_SPACE(sizeof(int))];
-	} attached;
-};
-
-static void prepare(struct message *message)
-{
-	*message = (struct message){ .charge = { .abort = -1 } };
-	message->part = (struct iovec){ &message->charge, sizeof(message->charge) };
-	message->head = (struct msghdr){ .msg_iov = &message->part,
-					 .msg_iovlen = 1,
-					 .msg_control = &message->attached,
-					 .msg_controllen = sizeof(message->attached) };
-}
-
-static void attach_fd(struct message *message, int fd)
-{
-	struct cmsghdr *head = &message->attached.head;
-
-	if (fd < 0) {
-		message->head.msg_controllen = 0;
-		return;
-	}
-	*head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(int)),
-				  .cmsg_level = SOL_SOCKET,
-				  .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(head), &fd, sizeof(fd));
-}
-
-static bool receive(struct charge *charge)
-{
-	struct message message;
-	const struct cmsghdr *head;
-
-	prepare(&message);
-	if (recvmsg(channel, &message.head, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) !=
-	    (ssize_t)sizeof(*charge))
-		return false;
-	*charge = message.charge;
-	charge->abort = -1;
-	head = CMSG_FIRSTHDR(&message.head);
-	if (head && head->cmsg_type == SCM_RIGHTS)
-		memcpy(&charge->abort, CMSG_DATA(head), sizeof(charge->abort));
-	return true;
-}
-
 /* --- the watchdog's process --------------------------------------------------------------------*/
 
 static void take_charges(struct charge *charges)
 {
 	struct charge charge;
+	int abort;
 
-	while (receive(&charge)) {
+	while (channel_receive(channel, &charge, sizeof(charge), &abort)) {
 		struct charge *known = &charges[charge.kind];
 
 		if (known->abort >= 0)
 			close(known->abort);
 		*known = charge;
+		known->abort = abort;
 	}
 }
 
@@ -115,13 +63,13 @@ static void end_connection(const struct charge *charge)
 		abort_by_force(&charge->mount);
 }
 
-static volatile sig_atomic_t is_asked; /* by the daemon, or by the kernel when that dies */
-static pid_t daemon_pid;
+static volatile sig_atomic_t is_asked; /* by the supervisor, or by the kernel when that dies */
+static pid_t supervisor_pid;
 
 static void ask(int signal, siginfo_t *info, void *context)
 {
 	(void)signal, (void)context;
-	if (info->si_pid == daemon_pid)
+	if (info->si_pid == supervisor_pid)
 		is_asked = 1;
 }
 
@@ -148,9 +96,8 @@ __attribute__((noreturn)) static void watch(void)
 	sigdelset(&others, SIGUSR2);
 	prctl(PR_SET_NAME, "shadefs-guard");
 	prctl(PR_SET_PDEATHSIG, SIGUSR2);
-	/* The signal is sent when the daemon's main thread dies. As long as other threads of it are
-	 * stuck in the kernel, the daemon stays the parent, and the channel open. */
-	while (getppid() == daemon_pid && !is_asked) {
+	/* The signal is sent when the supervisor dies, which has one thread. */
+	while (getppid() == supervisor_pid && !is_asked) {
 		struct pollfd polled = { .fd = channel, .events = POLLIN };
 
 		if (ppoll(&polled, 1, NULL, &others) > 0) {
@@ -165,21 +112,23 @@ __attribute__((noreturn)) static void watch(void)
 	_exit(0);
 }
 
-/* --- the daemon's side -------------------------------------------------------------------------*/
+/* --- the supervisor's side
+ * -------------------------------------------------------------------------*/
 
 int watchdog_start(void)
 {
 	sigset_t blocked;
-	int ends[2];
+	int ends[2], rc;
 
 	assert(!watchdog);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-		return -errno;
-	/* Blocked until the child waits for it; the daemon never gets one. */
+	rc = channel_open(ends);
+	if (rc)
+		return rc;
+	/* Blocked until the child waits for it; the supervisor never gets one. */
 	sigemptyset(&blocked);
 	sigaddset(&blocked, SIGUSR2);
 	sigprocmask(SIG_BLOCK, &blocked, NULL);
-	daemon_pid = getpid();
+	supervisor_pid = getpid();
 	watchdog = fork();
 	channel = ends[watchdog == 0];
 	if (watchdog == 0)
@@ -190,7 +139,7 @@ int watchdog_start(void)
 
 void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 {
-	struct message message;
+	struct charge charge = { .kind = kind, .mount = *mount };
 	char path[64];
 	int abort;
 
@@ -198,12 +147,8 @@ void watchdog_add(enum watchdog_kind kind, const struct mount *mount)
 		return;
 	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u/abort", mount->minor);
 	abort = open(path, O_WRONLY | O_CLOEXEC);
-	prepare(&message);
-	message.charge.kind = kind;
-	message.charge.mount = *mount;
-	message.charge.mount.above = -1; /* a descriptor of this process */
-	attach_fd(&message, abort);
-	(void)sendmsg(channel, &message.head, MSG_DONTWAIT | MSG_NOSIGNAL);
+	charge.mount.above = -1; /* a descriptor of another process */
+	(void)channel_send(channel, &charge, sizeof(charge), abort);
 	if (abort >= 0)
 		close(abort);
 }
@@ -224,5 +169,12 @@ void watchdog_stop(void)
 		return;
 	kill(watchdog, SIGKILL);
 	waitpid(watchdog, NULL, 0);
+	watchdog = 0;
+}
+
+void watchdog_leave(void)
+{
+	if (watchdog > 0)
+		close(channel);
 	watchdog = 0;
 }

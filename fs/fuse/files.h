@@ -11,8 +11,16 @@
 
 #include "cache/cache.h"
 #include "control/control.h"
+#include "fuse/numbers.h"
+#include "fuse/session.h"
 
 struct files;
+
+/* What a daemon that takes over needs. It is in memory that outlives the daemon. */
+struct files_heritage {
+	struct numbers numbers; /* by which the kernel knows nodes */
+	struct session_heritage session;
+};
 
 struct files_options {
 	struct cache *cache;
@@ -24,7 +32,9 @@ struct files_options {
 			   */
 	bool noexec;	  /* portable */
 	unsigned workers; /* that may wait for the source */
-	void (*ended)(void *context); /* the mount has ended without files_unmount() */
+	struct files_heritage *heritage; /* until files_destroy() */
+	bool is_successor;		 /* the heritage is a dead daemon's */
+	void (*ended)(void *context);	 /* the mount has ended without files_unmount() */
 	void *context;
 };
 
@@ -35,12 +45,15 @@ struct files_point {
 	const char *path; /* its name */
 	int directory;	  /* a descriptor of it, which is needed only for the call */
 	int above;	  /* of the directory that it is in, until files_unmount() */
+	int connection;	  /* a successor's: it is mounted, and served by this; otherwise -1 */
 };
 
-/* Mounts and serves. 0 or a negative errno. */
+/* Mounts, or takes over, and serves. 0 or a negative errno. */
 int files_mount(struct files *files, const struct files_point *point, bool native);
 /* What was mounted; until files_unmount(). */
 const struct mount *files_get_mount(const struct files *files);
+/* A descriptor of the connection, which is not the caller's; until files_unmount(). */
+int files_connection(const struct files *files);
 /* A descriptor of the mount's root, which keeps the mount busy, also while files_unmount() is under
  * way; or a negative errno. */
 int files_reach(struct files *files);

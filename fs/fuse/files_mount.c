@@ -68,14 +68,16 @@ int files_create(struct files **out, const struct files_options *options)
 	struct files *files = calloc(1, sizeof(*files));
 	int rc;
 
-	assert(options->cache && options->store && options->control && options->ended);
+	assert(options->cache && options->store && options->control && options->ended &&
+	       options->heritage);
 	if (!files)
 		return -ENOMEM;
-	rc = numbers_init(&files->numbers);
+	rc = options->is_successor ? 0 : numbers_init(&options->heritage->numbers);
 	if (rc) {
 		free(files);
 		return rc;
 	}
+	files->numbers = options->heritage->numbers;
 	files->options = *options;
 	files->root = -1;
 	lock_init(&files->notify_lock, LOCK_NOTIFY);
@@ -97,6 +99,8 @@ int files_mount(struct files *files, const struct files_point *point, bool nativ
 					   .mount_point = point->path,
 					   .directory = point->directory,
 					   .above = point->above,
+					   .connection = point->connection,
+					   .heritage = &o->heritage->session,
 					   .allow_other = !native && o->allow_other,
 					   .noexec = !native && o->noexec,
 					   .workers = { [SESSION_SOURCE] = o->workers,
@@ -158,6 +162,11 @@ void files_unmount(struct files *files)
 const struct mount *files_get_mount(const struct files *files)
 {
 	return session_mount(files->session);
+}
+
+int files_connection(const struct files *files)
+{
+	return session_connection(files->session);
 }
 
 int files_reach(struct files *files)

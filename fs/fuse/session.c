@@ -17,10 +17,15 @@
 #include "base/log.h"
 #include "base/mount.h"
 #include "base/threads.h"
+#include "fuse/agreed.h"
 #include "fuse/fusermount.h"
 #include "fuse/internal.h"
 
 #define PATIENCE_MS 1000 /* how long session_stop() waits for busy workers */
+/* Newer headers than those of protocol 7.38 have these, too. */
+#define NOTIFY_REPEAT 7			/* FUSE_NOTIFY_RESEND */
+#define CAN_REPEAT (1u << 7)		/* FUSE_HAS_RESEND, in the second word of flags */
+#define IS_REPEATED ((uint64_t)1 << 63) /* FUSE_UNIQUE_RESEND */
 
 /* A request that waits for a worker. */
 struct queued {
@@ -55,6 +60,21 @@ struct session {
 	bool closing; /* lock */
 };
 
+static _Thread_local bool is_repeated;
+
+bool session_is_repeated(void)
+{
+	return is_repeated;
+}
+
+/* The answer has the request's number, with that bit: the kernel wants it so. */
+static void process(struct session *session, const struct fuse_buf *buffer)
+{
+	is_repeated = ((const struct fuse_in_header *)buffer->mem)->unique & IS_REPEATED;
+	fuse_session_process_buf(session->fuse, buffer);
+	is_repeated = false;
+}
+
 static void work(void *argument)
 {
 	struct lane *lane = argument;
@@ -75,7 +95,7 @@ static void work(void *argument)
 		if (!lane->first)
 			lane->end = &lane->first;
 		lock_release(&session->lock);
-		fuse_session_process_buf(session->fuse, &queued->buffer);
+		process(session, &queued->buffer);
 		free(queued);
 		lock_acquire(&session->lock);
 	}
@@ -128,12 +148,16 @@ static void handle(struct session *session, const struct fuse_buf *buffer, size_
 	const struct fuse_in_header *head = buffer->mem;
 	enum session_lane lane = SESSION_AT_ONCE;
 
+	if (head->opcode == FUSE_INIT) {
+		agreed_answer(session->fuse, session->options.heritage, buffer, size);
+		return;
+	}
 	if (!is_by_handle(head, size))
 		lane = session->options.lane_of(session->options.user_data, head->opcode,
 						head->nodeid);
 	/* Without memory for a copy the request is handled here, and delays the others. */
 	if (lane == SESSION_AT_ONCE || queue_request(&session->lanes[lane], buffer, size))
-		fuse_session_process_buf(session->fuse, buffer);
+		process(session, buffer);
 }
 
 static _Thread_local bool is_prompt;
@@ -236,7 +260,6 @@ static int mount_session(struct session *session)
 {
 	int connection = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	int rc = connection < 0 ? -errno : mount_connection(session, connection);
-	char name[32];
 
 	if (rc) {
 		if (connection >= 0)
@@ -248,9 +271,30 @@ static int mount_session(struct session *session)
 			return connection;
 	}
 	mount_set_above(&session->mount, session->options.above, session->options.mount_point);
-	/* libfuse only takes the descriptor over. */
-	snprintf(name, sizeof(name), "/dev/fd/%d", connection);
-	return fuse_session_mount(session->fuse, name) ? -EIO : 0;
+	*session->options.heritage = (struct session_heritage){ .mount = session->mount };
+	return agreed_take_connection(session->fuse, connection);
+}
+
+/* What the dead daemon had read comes again before anything that this one reads. */
+static int take_over(struct session *session)
+{
+	const struct session_heritage *heritage = session->options.heritage;
+	int connection = session->options.connection, rc;
+
+	session->mount = heritage->mount;
+	session->mount.above = session->options.above;
+	rc = agreed_take_connection(session->fuse, connection);
+	if (!rc)
+		rc = agreed_repeat(session->fuse, heritage);
+	/* If it was unmounted meanwhile, the first read tells. */
+	if (!rc)
+		(void)session_repeat(connection);
+	return rc;
+}
+
+int session_connection(const struct session *session)
+{
+	return fuse_session_fd(session->fuse);
 }
 
 const struct mount *session_mount(const struct session *session)
@@ -259,9 +303,9 @@ const struct mount *session_mount(const struct session *session)
 }
 
 /* Whether the file system may still exist. Otherwise its numbers may mean another one by now. */
-static bool is_connected(const struct session *session)
+static bool is_connected(int connection)
 {
-	struct pollfd polled = { .fd = fuse_session_fd(session->fuse) };
+	struct pollfd polled = { .fd = connection };
 
 	return poll(&polled, 1, 0) >= 0 && !(polled.revents & (POLLERR | POLLNVAL));
 }
@@ -271,7 +315,7 @@ int session_reach(const struct session *session)
 	int root = session->options.above < 0 ? -ENOENT : mount_reach(&session->mount);
 
 	/* Asked about while the descriptor keeps the mount: it is this connection's. */
-	if (root < 0 || is_connected(session))
+	if (root < 0 || is_connected(session_connection(session)))
 		return root;
 	close(root);
 	return -ENOENT;
@@ -301,6 +345,41 @@ static void detach(const struct session *session)
 	if (root < 0)
 		return;
 	session_detach(root);
+	close(root);
+}
+
+/* --- of a connection that nobody serves --------------------------------------------------------*/
+
+bool session_can_repeat(const struct session_heritage *heritage)
+{
+	const struct fuse_init_in *init =
+		(const void *)(heritage->request + sizeof(struct fuse_in_header));
+
+	return atomic_load(&heritage->reply_size) &&
+	       heritage->request_size >= sizeof(struct fuse_in_header) + sizeof(*init) &&
+	       init->flags & FUSE_INIT_EXT && init->flags2 & CAN_REPEAT;
+}
+
+int session_repeat(int connection)
+{
+	struct fuse_out_header head = { .len = sizeof(head), .error = NOTIFY_REPEAT };
+
+	return write(connection, &head, sizeof(head)) < 0 ? -errno : 0;
+}
+
+void session_abandon(const struct session_heritage *heritage, int connection, int above)
+{
+	struct mount mount = heritage->mount;
+	int root;
+
+	mount.above = above;
+	root = connection < 0 ? -ENOENT : mount_reach(&mount);
+	if (root < 0)
+		return;
+	if (is_connected(connection)) {
+		(void)mount_abort(root);
+		session_detach(root);
+	}
 	close(root);
 }
 
@@ -405,7 +484,8 @@ static int start_lanes(struct session *session)
 
 int session_start(struct session *session)
 {
-	int rc = mount_session(session);
+	bool is_mounted = session->options.connection >= 0;
+	int rc = is_mounted ? take_over(session) : mount_session(session);
 
 	if (rc)
 		return rc;
@@ -427,7 +507,7 @@ int session_create(struct session **out, const struct session_options *options)
 	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
 	struct session *session = calloc(1, sizeof(*session));
 
-	assert(options->ops && options->lane_of && options->ended);
+	assert(options->ops && options->lane_of && options->ended && options->heritage);
 	if (!session)
 		return -ENOMEM;
 	session->options = *options;

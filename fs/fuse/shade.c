@@ -308,6 +308,8 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 				       .source = options->source,
 				       .mount_point = options->mount_point,
 				       .directory = options->directory,
+				       .connection = options->connection,
+				       .heritage = options->heritage,
 				       .above = -1, /* it goes with what it is mounted in */
 				       .allow_other = true,
 				       .workers = { [SESSION_CONTROL] = SHADE_WORKERS },

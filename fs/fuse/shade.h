@@ -15,8 +15,9 @@ struct shade {
 	bool is_empty;	  /* only the directory itself is there, to mount the real .shade on */
 };
 
-/* Mounts .shade as a connection of its own; its root is .shade. Of `options`, source, mount_point,
- * directory, ended and context count. `shade` must outlive the session. 0 or a negative errno. */
+/* Mounts .shade as a connection of its own, or takes that over; its root is .shade. Of `options`,
+ * source, mount_point, directory, connection, heritage, ended and context count. `shade` must
+ * outlive the session. 0 or a negative errno. */
 int shade_mount(struct session **out, struct shade *shade, const struct session_options *options);
 
 #endif

@@ -117,7 +117,9 @@ static void watch(void *argument)
 {
 	struct fanotify *fanotify = argument;
 	const struct fanotify_options *options = &fanotify->options;
-	int exists = 1; /* below 0: it could not be found out, and is asked about again */
+	/* Below 0: it could not be found out, and is asked about again. While nobody watched, it
+	 * may have been unmounted. */
+	int exists = options->events < 0 ? 1 : -EAGAIN;
 
 	while (!atomic_load(&fanotify->stopping)) {
 		struct pollfd polled[2] = { { .fd = fanotify->events, .events = POLLIN },
@@ -168,7 +170,7 @@ static int try_out(struct fanotify *fanotify, int root)
 	return 0;
 }
 
-static int start(struct fanotify *fanotify, int root)
+static int mark(struct fanotify *fanotify, int root)
 {
 	int rc;
 
@@ -184,6 +186,18 @@ static int start(struct fanotify *fanotify, int root)
 	if (fanotify_mark(fanotify->events, FAN_MARK_ADD | FAN_MARK_FILESYSTEM,
 			  FAN_OPEN | FAN_CLOSE_NOWRITE, root, "."))
 		return -errno;
+	return 0;
+}
+
+static int start(struct fanotify *fanotify, int root)
+{
+	int rc = 0;
+
+	fanotify->events = fanotify->options.events;
+	if (fanotify->events < 0)
+		rc = mark(fanotify, root);
+	if (rc)
+		return rc;
 	fanotify->mounts = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 	if (fanotify->mounts < 0)
 		return -errno;
@@ -211,6 +225,11 @@ int fanotify_open(struct fanotify **out, const struct fanotify_options *options,
 		fanotify_close(fanotify);
 	}
 	return rc;
+}
+
+int fanotify_events(const struct fanotify *fanotify)
+{
+	return fanotify->events;
 }
 
 void fanotify_stop(struct fanotify *fanotify)

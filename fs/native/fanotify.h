@@ -18,6 +18,7 @@ struct fanotify_options {
 	struct control *control;   /* who reads for whom */
 	const struct files *files; /* what is below the overlay */
 	const struct mount *mount; /* the overlay; not copied */
+	int events; /* a dead daemon's, to be taken over: the overlay is marked; otherwise -1 */
 	/* By the thread: the overlay was unmounted. It is called once, and the thread ends. */
 	void (*unmounted)(void *context);
 	/* By the thread, some time after fanotify_wake(). */
@@ -26,8 +27,11 @@ struct fanotify_options {
 };
 
 /* The overlay is mounted, .shade in it not yet; `root` is a descriptor of its root, which is needed
- * only for the call. 0 or a negative errno. */
+ * only for the call, and not at all to take events over. 0 or a negative errno. */
 int fanotify_open(struct fanotify **out, const struct fanotify_options *options, int root);
+/* The descriptor that events are read from, which is not the caller's. What happens while nobody
+ * reads waits there. */
+int fanotify_events(const struct fanotify *fanotify);
 /* Ends the thread. */
 void fanotify_stop(struct fanotify *fanotify);
 void fanotify_close(struct fanotify *fanotify);

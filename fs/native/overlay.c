@@ -71,13 +71,21 @@ static void control_ended(void *context)
 	fanotify_wake(overlay->fanotify);
 }
 
+static struct session_options describe_control(struct overlay *overlay)
+{
+	return (struct session_options){ .source = overlay->options.source,
+					 .mount_point = overlay->control_path,
+					 .directory = -1,
+					 .connection = -1,
+					 .heritage = &overlay->options.heritage->control,
+					 .ended = control_ended,
+					 .context = overlay };
+}
+
 /* `root` is a descriptor of the overlay's root. */
 static int open_control(struct overlay *overlay, int root)
 {
-	struct session_options options = { .source = overlay->options.source,
-					   .mount_point = overlay->control_path,
-					   .ended = control_ended,
-					   .context = overlay };
+	struct session_options options = describe_control(overlay);
 	int rc;
 
 	options.directory = openat(root, ".shade", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -88,10 +96,15 @@ static int open_control(struct overlay *overlay, int root)
 	return rc;
 }
 
+static void keep(struct overlay *overlay, enum overlay_part part, int fd, const struct mount *mount)
+{
+	overlay->options.keep(overlay->options.context, part, fd, mount);
+}
+
 static void tell_control(struct overlay *overlay)
 {
-	overlay->options.mounted(overlay->options.context, OVERLAY_CONTROL,
-				 session_mount(overlay->control));
+	keep(overlay, OVERLAY_CONTROL, session_connection(overlay->control),
+	     session_mount(overlay->control));
 }
 
 /* Nobody can use the files that were open in the connection, and no reader there can be answered. A
@@ -126,10 +139,12 @@ static void close_controls(struct overlay *overlay)
 		session_close(overlay->stuck[--overlay->stuck_count]);
 }
 
+/* Nobody else may keep the old connection, or it would not end. */
 static void mount_control_again(struct overlay *overlay)
 {
 	int root = mount_reach(&overlay->mount);
 
+	keep(overlay, OVERLAY_CONTROL, -1, NULL);
 	if (root < 0 || !close_control(overlay) || open_control(overlay, root))
 		log_say(LOG_ERRORS, ".shade was unmounted and cannot be mounted again");
 	else
@@ -202,6 +217,8 @@ static int prepare_top(struct overlay *overlay)
 		attr.uid = attr.gid = 0;
 	}
 	overlay->top = attr;
+	overlay->options.heritage->top = overlay->top;
+	overlay->options.heritage->listed = overlay->listed;
 	size_top(overlay);
 	if (chown(top, attr.uid, attr.gid) || chmod(top, attr.mode & 07777))
 		return -errno;
@@ -245,6 +262,7 @@ static int mount_overlay(struct overlay *overlay)
 	rc = mount_attach(&overlay->mount, overlay->file_system, attributes,
 			  overlay->options.directory);
 	mount_set_above(&overlay->mount, overlay->options.above, overlay->options.mount_point);
+	overlay->options.heritage->mount = overlay->mount;
 	return rc;
 }
 
@@ -265,7 +283,8 @@ static bool is_list_refused_locked(struct overlay *overlay, const struct store_a
 			strerror(-rc));
 		return ++overlay->list_failures == LIST_TRIES;
 	}
-	overlay->listed = *now;
+	/* Half of it would be read as another version, whose list is read again. */
+	overlay->listed = overlay->options.heritage->listed = *now;
 	overlay->list_failures = 0;
 	return has_list && !(overlay->top.mode & 0070);
 }
@@ -331,12 +350,13 @@ static void unmounted(void *context)
 	overlay->options.ended(overlay->options.context);
 }
 
-static int open_fanotify(struct overlay *overlay, int root)
+static int open_fanotify(struct overlay *overlay, int events, int root)
 {
 	struct fanotify_options options = { .cache = overlay->options.cache,
 					    .control = overlay->options.control,
 					    .files = overlay->options.files,
 					    .mount = &overlay->mount,
+					    .events = events,
 					    .unmounted = unmounted,
 					    .woken = restore_control,
 					    .context = overlay };
@@ -344,15 +364,19 @@ static int open_fanotify(struct overlay *overlay, int root)
 	return fanotify_open(&overlay->fanotify, &options, root);
 }
 
-static int mount_files(struct overlay *overlay)
+/* `connection` is to be taken over; -1: it is not mounted yet. */
+static int mount_files(struct overlay *overlay, int connection)
 {
 	const int flags = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 	struct files_point point = { .path = overlay->run_dir.files,
-				     .directory = open(overlay->run_dir.files, flags) };
+				     .directory = -1,
+				     .connection = connection };
 	int rc;
 
+	if (connection < 0)
+		point.directory = open(overlay->run_dir.files, flags);
 	overlay->run_fd = point.above = open(overlay->run_dir.dir, flags);
-	rc = point.directory < 0 || point.above < 0 ? -errno : 0;
+	rc = (connection < 0 && point.directory < 0) || point.above < 0 ? -errno : 0;
 	if (!rc)
 		rc = files_mount(overlay->options.files, &point, true);
 	if (point.directory >= 0)
@@ -369,7 +393,7 @@ static int mount_rest(struct overlay *overlay, int root, char *why, size_t room)
 		say(why, room, "an overlay cannot be made to forget names: %s", strerror(-rc));
 		return rc;
 	}
-	rc = open_fanotify(overlay, root);
+	rc = open_fanotify(overlay, -1, root);
 	if (rc) {
 		say(why, room, "fanotify does not tell of files in the overlay: %s", strerror(-rc));
 		return rc;
@@ -383,7 +407,7 @@ static int mount_rest(struct overlay *overlay, int root, char *why, size_t room)
 
 static int mount_all(struct overlay *overlay, char *why, size_t room)
 {
-	int rc = mount_files(overlay), root;
+	int rc = mount_files(overlay, -1), root;
 
 	if (rc) {
 		say(why, room, "FUSE cannot be mounted at %s: %s", overlay->run_dir.files,
@@ -409,6 +433,8 @@ static void tell_umount(struct overlay *overlay)
 		return;
 	overlay->told = utab_add(&overlay->mount);
 	close(run_dirs);
+	if (overlay->told && strlen(overlay->told) < OVERLAY_TOLD_MAX)
+		strcpy(overlay->options.heritage->told, overlay->told);
 }
 
 /* It is unmounted by now. */
@@ -422,26 +448,53 @@ static void untell_umount(struct overlay *overlay)
 	close(run_dirs);
 }
 
-int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
-		 size_t room)
+/* What others need to know once everything is mounted. */
+static void keep_all(struct overlay *overlay)
+{
+	struct files *files = overlay->options.files;
+
+	keep(overlay, OVERLAY_FILES, files_connection(files), files_get_mount(files));
+	tell_control(overlay);
+	keep(overlay, OVERLAY_EVENTS, fanotify_events(overlay->fanotify), NULL);
+	keep(overlay, OVERLAY_FILE_SYSTEM, overlay->file_system, NULL);
+	/* It is to end with the supervisor, whatever keeps this process from ending then. */
+	keep(overlay, OVERLAY_LOCK, overlay->run_dir.lock, NULL);
+	run_dir_hand_over(&overlay->run_dir);
+}
+
+static struct overlay *create(const struct overlay_options *options)
 {
 	struct overlay *overlay = calloc(1, sizeof(*overlay));
-	int rc;
 
-	assert(*options->mount_point == '/' && options->mounted && options->ended);
-	if (!overlay) {
-		say(why, room, "%s", strerror(ENOMEM));
-		return -ENOMEM;
+	assert(*options->mount_point == '/' && options->keep && options->ended &&
+	       options->heritage);
+	if (!overlay)
+		return NULL;
+	if (asprintf(&overlay->control_path, "%s/.shade", options->mount_point) < 0) {
+		free(overlay);
+		return NULL;
 	}
 	overlay->options = *options;
 	overlay->file_system = overlay->run_fd = -1;
 	overlay->shade =
 		(struct shade){ .control = options->control, .timeout_s = options->staleness_s };
 	lock_init(&overlay->flush_lock, LOCK_FLUSH);
+	return overlay;
+}
+
+int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
+		 size_t room)
+{
+	struct overlay *overlay = create(options);
+	int rc;
+
+	if (!overlay) {
+		say(why, room, "%s", strerror(ENOMEM));
+		return -ENOMEM;
+	}
 	*out = overlay;
-	if (asprintf(&overlay->control_path, "%s/.shade", options->mount_point) < 0)
-		overlay->control_path = NULL;
-	rc = overlay->control_path ? run_dir_open(&overlay->run_dir) : -ENOMEM;
+	rc = run_dir_open(&overlay->run_dir, options->owner);
+	options->heritage->run_dir = overlay->run_dir;
 	if (rc && geteuid())
 		say(why, room, "native mode needs root");
 	else if (rc)
@@ -456,11 +509,65 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 	}
 	if (options->allow_other) /* root may enter anyway */
 		tree_set_closing(cache_tree(options->cache));
-	options->mounted(options->context, OVERLAY_FILES, files_get_mount(options->files));
-	tell_control(overlay);
+	keep_all(overlay);
 	tell_umount(overlay);
 	return 0;
 }
+
+/* --- taking over -------------------------------------------------------------------------------*/
+
+static int take_control(struct overlay *overlay, int connection)
+{
+	struct session_options options = describe_control(overlay);
+
+	/* The dead daemon was about to mount it again. */
+	if (connection < 0) {
+		fanotify_wake(overlay->fanotify);
+		return 0;
+	}
+	options.connection = connection;
+	return shade_mount(&overlay->control, &overlay->shade, &options);
+}
+
+static int take_parts(struct overlay *overlay, const int *parts)
+{
+	int rc = mount_files(overlay, parts[OVERLAY_FILES]);
+
+	if (!rc)
+		rc = open_fanotify(overlay, parts[OVERLAY_EVENTS], -1);
+	return rc ? rc : take_control(overlay, parts[OVERLAY_CONTROL]);
+}
+
+int overlay_take_over(struct overlay **out, const struct overlay_options *options,
+		      const int parts[OVERLAY_PARTS], char *why, size_t room)
+{
+	const struct overlay_heritage *heritage = options->heritage;
+	struct overlay *overlay = create(options);
+	int rc = overlay ? 0 : -ENOMEM;
+
+	*out = overlay;
+	if (overlay) {
+		overlay->run_dir = heritage->run_dir;
+		overlay->run_dir.lock = parts[OVERLAY_LOCK];
+		run_dir_hand_over(&overlay->run_dir);
+		overlay->file_system = parts[OVERLAY_FILE_SYSTEM];
+		overlay->mount = heritage->mount;
+		overlay->mount.above = options->above;
+		overlay->top = heritage->top;
+		overlay->listed = heritage->listed;
+		overlay->told = *heritage->told ? strdup(heritage->told) : NULL;
+		if (options->allow_other)
+			tree_set_closing(cache_tree(options->cache));
+		rc = take_parts(overlay, parts);
+	}
+	if (rc)
+		say(why, room, "%s",
+		    rc == -EPROTO ? "the kernel has agreed to something else with its predecessor"
+				  : strerror(-rc));
+	return rc; /* the process ends, and whoever waits for it unmounts */
+}
+
+/* --- the end -----------------------------------------------------------------------------------*/
 
 /* The overlay's file system is open, so that its numbers mean no other. */
 static void unmount_overlay(struct overlay *overlay)
@@ -493,6 +600,7 @@ void overlay_close(struct overlay *overlay)
 	files_unmount(overlay->options.files);
 	untell_umount(overlay);
 	run_dir_close(&overlay->run_dir);
+	memset(overlay->options.heritage, 0, sizeof(*overlay->options.heritage));
 }
 
 void overlay_free(struct overlay *overlay)
@@ -515,6 +623,31 @@ void overlay_abandon(struct overlay *overlay)
 	unmount_overlay(overlay);
 	umount2(overlay->run_dir.files, MNT_DETACH);
 	run_dir_close(&overlay->run_dir);
+}
+
+/* The overlay's numbers mean no other while its file system is open. */
+void overlay_abandon_heritage(struct overlay_heritage *heritage, int file_system, int above)
+{
+	struct mount mount = heritage->mount;
+	int root = -1, run_dirs;
+
+	if (!*heritage->run_dir.dir)
+		return;
+	mount.above = above;
+	if (file_system >= 0)
+		root = mount_reach(&mount);
+	if (root >= 0)
+		(void)mount_detach(root);
+	if (root >= 0)
+		close(root);
+	umount2(heritage->run_dir.files, MNT_DETACH);
+	run_dirs = *heritage->told ? run_dir_lock() : -1;
+	if (run_dirs >= 0) {
+		utab_remove(heritage->told);
+		close(run_dirs);
+	}
+	heritage->run_dir.lock = 0;
+	run_dir_close(&heritage->run_dir);
 }
 
 void overlay_clean_up(void)

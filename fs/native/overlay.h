@@ -13,12 +13,34 @@
 #ifndef SHADE_OVERLAY_H
 #define SHADE_OVERLAY_H
 
+#include <sys/types.h>
+
+#include "base/mount.h"
 #include "fuse/files.h"
+#include "native/run_dir.h"
+
+#define OVERLAY_TOLD_MAX 4096
 
 struct overlay;
-struct mount;
 
-enum overlay_part { OVERLAY_FILES, OVERLAY_CONTROL };
+/* What a successor takes over by descriptors. */
+enum overlay_part {
+	OVERLAY_FILES,	     /* the connection of the files */
+	OVERLAY_CONTROL,     /* the connection of .shade */
+	OVERLAY_EVENTS,	     /* fanotify's */
+	OVERLAY_FILE_SYSTEM, /* the overlay itself */
+	OVERLAY_LOCK,	     /* of the directory in /run/shadefs; nobody takes it over */
+	OVERLAY_PARTS
+};
+
+/* And what by memory that outlives the daemon, all zeros at first. */
+struct overlay_heritage {
+	struct run_dir run_dir; /* its lock means nothing to others */
+	struct mount mount;	/* as little does `above` */
+	struct session_heritage control;
+	struct store_attr top, listed;
+	char told[OVERLAY_TOLD_MAX]; /* empty: umount(8) was told nothing */
+};
 
 struct overlay_options {
 	struct files *files; /* not mounted yet */
@@ -32,8 +54,11 @@ struct overlay_options {
 	double staleness_s;
 	bool allow_other;
 	bool noexec;
-	/* A FUSE connection was mounted, which has to end with the daemon. */
-	void (*mounted)(void *context, enum overlay_part part, const struct mount *mount);
+	pid_t owner; /* whose directory in /run/shadefs it is */
+	struct overlay_heritage *heritage;
+	/* This part is to be kept for a successor, in place of one that there was before; -1: there
+	 * is none. A FUSE connection has a mount, and ends if there is no successor. */
+	void (*keep)(void *context, enum overlay_part part, int fd, const struct mount *mount);
 	/* The overlay was unmounted, or should be: the daemon is to end. */
 	void (*ended)(void *context);
 	void *context;
@@ -44,12 +69,19 @@ struct overlay_options {
  * returns: `*out` is set before that. */
 int overlay_open(struct overlay **out, const struct overlay_options *options, char *why,
 		 size_t room);
+/* Takes over what another daemon had opened, and kept. 0, or a negative errno with a sentence. */
+int overlay_take_over(struct overlay **out, const struct overlay_options *options,
+		      const int parts[OVERLAY_PARTS], char *why, size_t room);
 /* Unmounts all. overlay_flush() may still be called, and does nothing. */
 void overlay_close(struct overlay *overlay);
 /* After overlay_close(). NULL is fine. */
 void overlay_free(struct overlay *overlay);
 /* Detaches and removes everything, even if threads still use it: the process ends now. */
 void overlay_abandon(struct overlay *overlay);
+
+/* The same for what a dead daemon had, given by what it left; `file_system` is the part of that
+ * name, or -1, and `above` the directory that the mount point is in. */
+void overlay_abandon_heritage(struct overlay_heritage *heritage, int file_system, int above);
 
 /* Returns when the cache knows of all opens and closes up to now. */
 void overlay_catch_up(struct overlay *overlay);

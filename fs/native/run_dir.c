@@ -86,12 +86,12 @@ static int take_lock(struct run_dir *run_dir)
 }
 
 /* Containers that share /run may have processes of the same number. */
-static int make_dir(struct run_dir *run_dir)
+static int make_dir(struct run_dir *run_dir, pid_t owner)
 {
 	for (unsigned i = 0; i < NAMES_MAX; i++) {
 		char name[32];
 
-		snprintf(name, sizeof(name), i ? "%d.%u" : "%d", getpid(), i);
+		snprintf(name, sizeof(name), i ? "%d.%u" : "%d", owner, i);
 		name_all(run_dir, name);
 		if (!mkdir(run_dir->dir, 0700))
 			return 0;
@@ -102,9 +102,9 @@ static int make_dir(struct run_dir *run_dir)
 	return -errno;
 }
 
-static int fill_dir(struct run_dir *run_dir)
+static int fill_dir(struct run_dir *run_dir, pid_t owner)
 {
-	int rc = make_dir(run_dir);
+	int rc = make_dir(run_dir, owner);
 
 	if (rc)
 		return rc;
@@ -125,7 +125,7 @@ int run_dir_size(const struct run_dir *run_dir, uint64_t bytes)
 	return mount("shadefs", run_dir->top, "tmpfs", MS_REMOUNT | TOP_FLAGS, size) ? -errno : 0;
 }
 
-int run_dir_open(struct run_dir *run_dir)
+int run_dir_open(struct run_dir *run_dir, pid_t owner)
 {
 	int run_dirs, rc;
 
@@ -137,9 +137,16 @@ int run_dir_open(struct run_dir *run_dir)
 	} while (run_dirs == -ENOENT);
 	if (run_dirs < 0)
 		return run_dirs;
-	rc = fchmod(run_dirs, 0700) ? -errno : fill_dir(run_dir);
+	rc = fchmod(run_dirs, 0700) ? -errno : fill_dir(run_dir, owner);
 	close(run_dirs);
 	return rc;
+}
+
+void run_dir_hand_over(struct run_dir *run_dir)
+{
+	if (run_dir->lock > 0)
+		close(run_dir->lock);
+	run_dir->lock = 0;
 }
 
 void run_dir_close(struct run_dir *run_dir)
@@ -149,9 +156,7 @@ void run_dir_close(struct run_dir *run_dir)
 	remove_all(run_dir);
 	remove_run_dirs();
 	*run_dir->dir = 0;
-	if (run_dir->lock > 0)
-		close(run_dir->lock);
-	run_dir->lock = 0;
+	run_dir_hand_over(run_dir);
 }
 
 /* --- what others left --------------------------------------------------------------------------*/

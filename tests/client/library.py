@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """libshade against a real mount: library.py SHADEFS SLOWFS PROGRAM."""
 import os
-import signal
 import subprocess
 import sys
 
@@ -48,8 +47,7 @@ def test_other_mount_inside():
 def test_daemon_gone():
     source, _ = make_tree(4)
     shade = Shade(source)
-    shade.process.send_signal(signal.SIGKILL)
-    shade.process.wait()
+    shade.kill_all()
     run(shade.path, "gone", "-")
 
 

@@ -140,6 +140,11 @@ def abort_connections(*prefixes):
         subprocess.run(["umount", connections], check=True)
 
 
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
 class Filesystem:
     """A FUSE server of ours, in front, on a mount point of its own."""
 
@@ -191,6 +196,22 @@ class Shade(Filesystem):
                          point)
         wait_until(self.is_ready, "scanned")
         self.place = run_dir(self.path)
+
+    def daemon(self):
+        """The process that serves. The one that was started is its supervisor."""
+        for pid in children(self.process.pid):
+            with open(f"/proc/{pid}/comm") as file:
+                if file.read() == "shadefs-daemon\n":
+                    return pid
+        raise AssertionError("there is no daemon")
+
+    def kill_all(self):
+        """Kills the supervisor, and waits until the kernel has killed the daemon."""
+        others = children(self.process.pid)
+        self.process.kill()
+        self.process.wait(60)
+        for pid in others:
+            wait_until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"), "its children ended")
 
     def is_ready(self):
         try:

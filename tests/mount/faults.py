@@ -275,8 +275,7 @@ def killed_under_load():
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    fs.process.kill()
-    fs.process.wait()
+    fs.kill_all()
     time.sleep(0.3)
     stop.set()
     for thread in threads:

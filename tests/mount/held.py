@@ -37,7 +37,7 @@ def confine(calls, command):
 if sys.argv[1] == "--confine":
     confine(sys.argv[2].split(","), sys.argv[3:])
 
-from common import (MODE, SHADEFS, Shade, is_mounted, is_sanitized, make_tree, raises, read,  # noqa: E402
+from common import (MODE, SHADEFS, Shade, children, is_mounted, is_sanitized, make_tree, raises, read,  # noqa: E402
                     reads_as, run_tests, scratch, wait_until)
 
 
@@ -174,16 +174,11 @@ def changed_into_fifos(root, fs, contents):
 
 # --- what is the daemon's ------------------------------------------------------------------------
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
 def the_daemon_is_closed_to_others():
     root, contents = make_tree(5)
     fs = open_to_others(root)
     processes = [fs.process.pid, *children(fs.process.pid)]
-    assert len(processes) == 2, "the daemon and its watchdog"
+    assert len(processes) == 3, "the supervisor, the daemon and the watchdog"
     for pid in processes:
         for command in (["ls", f"/proc/{pid}/fd"], ["cat", f"/proc/{pid}/environ"],
                         ["cat", f"/proc/{pid}/maps"], ["head", "-c1", f"/proc/{pid}/mem"],

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import threading
 
-from common import (MODE, SHADEFS, Shade, Slow, is_mounted, make_tree, raises, read, reads_as,
+from common import (MODE, SHADEFS, Shade, Slow, children, is_mounted, make_tree, raises, read, reads_as,
                     run_tests, running, scratch, wait_until)
 
 
@@ -153,8 +153,11 @@ def a_mount_point_with_a_space():
         assert daemon.stdout.readline(), "it did not come up"
         for path, data in contents.items():
             assert read(os.path.join(point, path)) == data
+        processes = children(daemon.pid)
         daemon.send_signal(how)
         daemon.wait(60)
+        for pid in processes:
+            wait_until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"), "its children ended")
         daemon.stdout.close()
     assert not is_mounted(point.replace(" ", "\\040"))
 

@@ -33,16 +33,16 @@ def moments(source, files):
     """Private bytes of a mount when its files were scanned, listed, scored and announced."""
     fs = Shade(source, capacity="8M")
     assert fs.stats()["samples"] == files
-    found = {"scanned": private_bytes(fs.process.pid)}
+    found = {"scanned": private_bytes(fs.daemon())}
     assert list_all(fs.path) == files
-    found["listed"] = private_bytes(fs.process.pid)
+    found["listed"] = private_bytes(fs.daemon())
     if files:
         with control_records.Control(fs.path) as control:
             control.write(control_records.scores(range(files), [3.5] * files))
             for epoch in range(2):
                 control.write(control_records.order(epoch, range(files)))
         wait_until(lambda: fs.stats()["order_ahead"] == 2 * files, "both orders are announced")
-    found["scored, two orders announced"] = private_bytes(fs.process.pid)
+    found["scored, two orders announced"] = private_bytes(fs.daemon())
     fs.end()
     return found
 

@@ -22,7 +22,7 @@ if not os.environ.get("SHADE_TEST_PRIVATE"):
                               'mount -t tmpfs -o mode=755 tmpfs /run && exec "$@"', "sh",
                               sys.executable, *sys.argv])
 
-from common import (SHADECTL, SHADEFS, Shade, in_threads, is_mounted, make_tree, mount_points,
+from common import (SHADECTL, SHADEFS, Shade, children, in_threads, is_mounted, make_tree, mount_points,
                     raises, read, run_tests, running, scratch, skip, wait_until)
 
 NOBODY = 65534
@@ -39,11 +39,6 @@ def nothing_is_left(fs):
     assert not [path for path in mount_points() if path.startswith((fs.path, place(fs)))], \
         mount_points()
     assert not os.path.exists(place(fs)), os.listdir("/run/shadefs")
-
-
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def as_user(*command, uid=NOBODY, gid=NOBODY, groups=None, **options):
@@ -113,7 +108,8 @@ def control_alone_comes_back():
 
 
 def killed_with_readers(whom):
-    """Readers of what is there and what is not, while daemon and watchdog are killed."""
+    """Readers of what is there and what is not, while supervisor and watchdog are killed, and with
+    them the daemon."""
     root, contents = make_tree(200)
     fs = Shade(root, capacity="1M")
     paths, stop, wrong, strange = list(contents), threading.Event(), [], []
@@ -134,7 +130,8 @@ def killed_with_readers(whom):
     for reader in readers:
         reader.start()
     time.sleep(0.4)
-    (watchdog,) = children(fs.process.pid)
+    processes, daemon = children(fs.process.pid), fs.daemon()
+    (watchdog,) = (pid for pid in processes if pid != daemon)
     for pid in whom(fs.process.pid, watchdog):
         os.kill(pid, signal.SIGKILL)
     assert fs.process.wait(60) == -signal.SIGKILL
@@ -147,14 +144,16 @@ def killed_with_readers(whom):
     raises(DEAD, lambda: os.listdir(fs.at("class1", "..")) and os.stat(fs.at("nonexistent")))
     raises(DEAD, lambda: os.stat(fs.at(".shade", "stats")) and read(fs.at(".shade", "stats")))
     assert is_mounted(fs.path) and os.path.isdir(place(fs))
-    wait_until(lambda: not os.path.exists(f"/proc/{watchdog}"), "the watchdog ended")
+    for pid in processes:
+        wait_until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"), "its children ended")
     running.remove(fs)
     return fs, root, contents
 
 
 def the_killed_are_cleaned_up():
-    for whom in (lambda daemon, watchdog: (daemon,), lambda daemon, watchdog: (watchdog, daemon),
-                 lambda daemon, watchdog: (daemon, watchdog)):
+    for whom in (lambda supervisor, watchdog: (supervisor,),
+                 lambda supervisor, watchdog: (watchdog, supervisor),
+                 lambda supervisor, watchdog: (supervisor, watchdog)):
         dead, root, contents = killed_with_readers(whom)
         # Any start does it: here that of another mount.
         other = Shade(root, capacity="1M")
@@ -184,8 +183,7 @@ def the_living_are_not_cleaned_up():
     subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
     assert os.listdir("/run/shadefs") == [str(fs.process.pid)]
     # A mount of somebody else over a dead one stays.
-    fs.process.kill()
-    fs.process.wait()
+    fs.kill_all()
     subprocess.run(["mount", "-t", "tmpfs", "over", fs.path], check=True)
     subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
     with open("/proc/self/mountinfo") as file:
@@ -511,9 +509,10 @@ def losses_are_counted():
         use_each_once(fs, paths[begin:begin + 5000])
         wait_until(lambda: fs.stats()["accesses"] == begin + 5000, f"known, of {begin + 5000}")
     assert fs.stats()["accesses_lost"] == 0
-    os.kill(fs.process.pid, signal.SIGSTOP)
+    daemon = fs.daemon()
+    os.kill(daemon, signal.SIGSTOP)
     # The kernel may have reclaimed some: their readers wait until then.
-    alarm = threading.Timer(5, os.kill, (fs.process.pid, signal.SIGCONT))
+    alarm = threading.Timer(5, os.kill, (daemon, signal.SIGCONT))
     alarm.start()
     for path in paths:
         os.close(os.open(fs.at(path), os.O_RDONLY))
@@ -547,8 +546,7 @@ def odd_names_of_source_and_mount_point():
         fs = Shade(source, point=point, capacity="1M")
         assert read(fs.at(name)) == data
         if number % 2:
-            fs.process.kill()
-            fs.process.wait()
+            fs.kill_all()
             running.remove(fs)
             subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
         elif SHADECTL:

@@ -27,6 +27,7 @@ def memory_is_taken_away():
     try:
         fs = Shade(root, capacity="96M", inflight="8M")
         group.add(fs.process.pid)
+        group.add(fs.daemon())
         before = group.usage()
         assert digests(group, fs, paths) == expected
         fs.settle()

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* What a successor takes over besides descriptors: the front of the estate. Rooms say what theirs
+ * is. It is constant once the mount answers, but for what is marked. */
+#ifndef SHADE_HERITAGE_H
+#define SHADE_HERITAGE_H
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/estate.h"
+#include "fuse/files.h"
+#include "native/overlay.h"
+
+struct heritage {
+	bool is_native;
+	_Atomic bool can_notice;    /* the kernel tells when a daemon dies, whatever it waits for */
+	_Atomic uint64_t takeovers; /* the supervisor's: how many successors there were */
+	char status[4096];	    /* the line that was printed when the mount answered */
+	struct files_heritage files;
+	struct overlay_heritage overlay; /* native mode; .shade may be mounted again */
+};
+
+static_assert(sizeof(struct heritage) <= ESTATE_FRONT, "it is all that has a fixed place");
+
+#endif

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "daemon/supervisor.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/threads.h"
+#include "daemon/channel.h"
+#include "daemon/heritage.h"
+#include "daemon/options.h"
+#include "daemon/systemd.h"
+#include "daemon/watchdog.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define READY_MS 30000 /* these make everything several times slower */
+#else
+#define READY_MS 5000 /* for a successor */
+#endif
+#define DEATHS 3 /* so many within DEATHS_MS are too many */
+#define DEATHS_MS 10000
+#define END_MS 30000	    /* for the end of the daemon, which limits it itself to less */
+#define REAP_MS 100	    /* from the death of one thread to that of the process */
+#define LINGER_MS 2000	    /* the same if nobody has to wait for it */
+#define ABANDON_MS 3000	    /* to unmount what a daemon has left */
+#define STUCK_MAX 8	    /* dead daemons whose threads are stuck in the kernel */
+#define THREAD_PIDFD O_EXCL /* PIDFD_THREAD, which newer headers have */
+
+enum note_kind { NOTE_KEEP, NOTE_WATCH, NOTE_READY, NOTE_ENDING, NOTE_ABORT };
+
+/* What a daemon tells. A descriptor may come with it. */
+struct note {
+	enum note_kind kind;
+	enum overlay_part part; /* of NOTE_KEEP */
+	struct mount mount;
+};
+
+struct supervisor {
+	const struct supervisor_options *options;
+	struct heritage *heritage;
+	pid_t own;
+	int signals; /* a signalfd */
+	int parts[OVERLAY_PARTS];
+	bool was_ready;		    /* a daemon, once */
+	bool ending;		    /* the daemon has begun to end */
+	uint64_t deaths_ms[DEATHS]; /* the latest first; 0: none */
+	pid_t stuck[STUCK_MAX];	    /* dead daemons that cannot be reaped yet */
+	unsigned stuck_count;
+	bool repeat_due; /* one of them was reaped, and the daemon is not ready yet */
+
+	/* Of the daemon. */
+	pid_t daemon;
+	int channel, sentinel; /* -1: none */
+	bool is_ready, is_reaped, is_aborted;
+	int status;		   /* if it is reaped */
+	uint64_t ready_ms, end_ms; /* until when that has to happen; 0: whenever it does */
+};
+
+enum outcome { DIED, TOO_LATE };
+
+/* --- the end -----------------------------------------------------------------------------------*/
+
+static void close_once(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+/* Ends what a daemon has left mounted, in a process of its own, since what is around the mount may
+ * hang. As long as the connections are open here, nothing else can have the mounts' numbers. */
+static void abandon(struct supervisor *s)
+{
+	struct heritage *heritage = s->heritage;
+	int above = s->options->options->above_fd;
+	uint64_t until_ms = clock_now_ms() + ABANDON_MS;
+	pid_t child = fork();
+
+	if (child == 0) {
+		watchdog_leave();
+		session_abandon(&heritage->files.session, s->parts[OVERLAY_FILES],
+				heritage->is_native ? -1 : above);
+		session_abandon(&heritage->overlay.control, s->parts[OVERLAY_CONTROL], -1);
+		overlay_abandon_heritage(&heritage->overlay, s->parts[OVERLAY_FILE_SYSTEM], above);
+		_exit(0);
+	}
+	while (child > 0 && !waitpid(child, NULL, WNOHANG) && clock_now_ms() < until_ms)
+		clock_sleep_us(10000);
+}
+
+__attribute__((noreturn)) static void give_up(struct supervisor *s, const char *why)
+{
+	log_say(LOG_ERRORS, "%s: %s is unmounted, and readers get errors", why,
+		s->options->options->mount_point);
+	if (!s->is_reaped)
+		kill(s->daemon, SIGKILL);
+	abandon(s);
+	watchdog_act();
+	exit(1);
+}
+
+/* The daemon died before its mount answered. If it has ended by itself, it has said why. */
+__attribute__((noreturn)) static void fail_to_start(struct supervisor *s)
+{
+	if (!s->is_reaped || !WIFEXITED(s->status))
+		give_up(s, "the daemon died before it was ready");
+	watchdog_stop();
+	exit(WEXITSTATUS(s->status));
+}
+
+static void reap(struct supervisor *s);
+
+/* The daemon has ended, as it had said. Threads of it may be stuck in the kernel, which only it had
+ * to wait for. */
+__attribute__((noreturn)) static void finish(struct supervisor *s)
+{
+	uint64_t until_ms = clock_now_ms() + LINGER_MS;
+
+	for (; !s->is_reaped && clock_now_ms() < until_ms; reap(s))
+		clock_sleep_us(1000);
+	if (s->is_aborted)
+		exit(1);
+	if (!s->is_reaped || !WIFEXITED(s->status))
+		give_up(s, "the daemon died while it ended");
+	watchdog_stop();
+	exit(WEXITSTATUS(s->status));
+}
+
+/* --- what happens ------------------------------------------------------------------------------*/
+
+static void repeat_requests(const struct supervisor *s)
+{
+	for (enum overlay_part part = OVERLAY_FILES; part <= OVERLAY_CONTROL; part++)
+		if (s->parts[part] >= 0)
+			(void)session_repeat(s->parts[part]);
+}
+
+/* A thread of a dead daemon may have been reading a request when the successor had them repeated.
+ * Once the process is gone, all of them can be. */
+static void reap(struct supervisor *s)
+{
+	if (!s->is_reaped && waitpid(s->daemon, &s->status, WNOHANG) == s->daemon)
+		s->is_reaped = true;
+	for (unsigned i = s->stuck_count; i-- > 0;) {
+		if (!waitpid(s->stuck[i], NULL, WNOHANG))
+			continue;
+		s->stuck[i] = s->stuck[--s->stuck_count];
+		if (s->is_ready)
+			repeat_requests(s);
+		else
+			s->repeat_due = true;
+	}
+}
+
+static void take_part(struct supervisor *s, const struct note *note, int fd)
+{
+	close_once(&s->parts[note->part]);
+	s->parts[note->part] = fd;
+	if (fd >= 0 && note->mount.id)
+		watchdog_add(note->part == OVERLAY_FILES ? WATCHDOG_FILES : WATCHDOG_CONTROL,
+			     &note->mount);
+}
+
+static void become_ready(struct supervisor *s)
+{
+	const struct heritage *heritage = s->heritage;
+	char text[sizeof(heritage->status) + 64];
+
+	s->is_ready = true;
+	s->ready_ms = 0;
+	close_once(&s->options->options->mount_fd); /* or what it is in would be busy */
+	if (s->was_ready) {
+		snprintf(text, sizeof(text), "taken over %" PRIu64 " times; %s",
+			 atomic_load(&heritage->takeovers), heritage->status);
+		systemd_status(text);
+	} else {
+		systemd_ready(heritage->status);
+	}
+	s->was_ready = true;
+	if (s->repeat_due)
+		repeat_requests(s);
+	s->repeat_due = false;
+}
+
+/* A connection ends when its last descriptor is closed, and that is to be the daemon's. The lock is
+ * kept: nobody else may clean up what the daemon is about to remove. */
+static void begin_to_end(struct supervisor *s)
+{
+	s->ending = true;
+	if (!s->end_ms)
+		s->end_ms = clock_now_ms() + END_MS;
+	for (enum overlay_part part = 0; part < OVERLAY_PARTS; part++)
+		if (part != OVERLAY_LOCK)
+			close_once(&s->parts[part]);
+	close_once(&s->options->options->source_fd);
+	systemd_stopping();
+}
+
+static void take_note(struct supervisor *s, const struct note *note, int fd)
+{
+	switch (note->kind) {
+	case NOTE_KEEP:
+		if (!s->ending)
+			take_part(s, note, fd);
+		else if (fd >= 0)
+			close(fd);
+		break;
+	case NOTE_WATCH:
+		close_once(&s->sentinel);
+		s->sentinel = fd;
+		break;
+	case NOTE_READY:
+		become_ready(s);
+		break;
+	case NOTE_ENDING:
+		begin_to_end(s);
+		break;
+	case NOTE_ABORT:
+		s->is_aborted = true;
+		watchdog_act();
+		break;
+	}
+}
+
+static void take_notes(struct supervisor *s)
+{
+	struct note note;
+	int fd;
+
+	while (channel_receive(s->channel, &note, sizeof(note), &fd))
+		take_note(s, &note, fd);
+}
+
+/* Whoever wants an end tells the process that was started. */
+static void take_signals(struct supervisor *s)
+{
+	struct signalfd_siginfo info;
+
+	while (read(s->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD)
+			continue;
+		if (!s->is_reaped)
+			kill(s->daemon, (int)info.ssi_signo);
+		if (!s->end_ms)
+			s->end_ms = clock_now_ms() + END_MS;
+	}
+	reap(s);
+}
+
+/* --- waiting -----------------------------------------------------------------------------------*/
+
+/* In milliseconds; -1: for ever. */
+static int time_left(const struct supervisor *s)
+{
+	uint64_t now_ms = clock_now_ms(), until_ms = s->ready_ms;
+
+	if (!until_ms || (s->end_ms && s->end_ms < until_ms))
+		until_ms = s->end_ms;
+	if (!until_ms)
+		return -1;
+	return until_ms > now_ms ? (int)(until_ms - now_ms) : 0;
+}
+
+/* Threads of a killed process may be stuck in the kernel, and then the process cannot be reaped: so
+ * the death of one thread counts, which never is. Another one may run for a moment longer, on
+ * another processor: without being reaped, the process is taken for dead only after a while. */
+static void wait_for_reaping(struct supervisor *s)
+{
+	uint64_t until_ms = clock_now_ms() + REAP_MS, now_ms;
+
+	kill(s->daemon, SIGKILL);
+	while (!s->is_reaped && (now_ms = clock_now_ms()) < until_ms) {
+		struct pollfd polled = { .fd = s->signals, .events = POLLIN };
+
+		(void)poll(&polled, 1, (int)(until_ms - now_ms));
+		take_signals(s);
+	}
+}
+
+static enum outcome watch(struct supervisor *s)
+{
+	for (;;) {
+		struct pollfd polled[] = { { .fd = s->signals, .events = POLLIN },
+					   { .fd = s->sentinel, .events = POLLIN },
+					   { .fd = s->channel, .events = POLLIN } };
+		bool is_dead;
+
+		if (poll(polled, 3, time_left(s)) < 0)
+			continue;
+		take_signals(s);
+		is_dead = polled[1].revents && !s->is_reaped;
+		if (is_dead)
+			wait_for_reaping(s);
+		take_notes(s); /* all that it has said before */
+		if (polled[2].revents & POLLHUP)
+			close_once(&s->channel); /* or poll() would not wait any more */
+		if (is_dead || s->is_reaped)
+			return DIED;
+		if (!time_left(s))
+			return TOO_LATE;
+	}
+}
+
+/* --- daemons -----------------------------------------------------------------------------------*/
+
+static int to_supervisor = -1; /* a daemon's channel */
+
+/* What a daemon inherits, and does not need. */
+static void become_daemon(struct supervisor *s, int channel, struct succession *succession)
+{
+	sigset_t blocked;
+
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != s->own)
+		_exit(1); /* it was dead before that */
+	prctl(PR_SET_NAME, "shadefs-daemon");
+	to_supervisor = channel;
+	close(s->signals);
+	watchdog_leave();
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGCHLD);
+	sigprocmask(SIG_UNBLOCK, &blocked, NULL);
+	*succession = (struct succession){ .is_successor = s->was_ready, .supervisor = s->own };
+	memcpy(succession->parts, s->parts, sizeof(succession->parts));
+}
+
+/* True: the caller is the daemon. */
+static bool fork_daemon(struct supervisor *s, struct succession *succession)
+{
+	int ends[2];
+
+	if (channel_open(ends))
+		give_up(s, "no channel for a daemon");
+	s->daemon = fork();
+	if (s->daemon == 0) {
+		close(ends[0]);
+		become_daemon(s, ends[1], succession);
+		return true;
+	}
+	close(ends[1]);
+	s->channel = ends[0];
+	s->is_reaped = s->daemon < 0;
+	if (s->daemon < 0)
+		give_up(s, "no process for a daemon");
+	return false;
+}
+
+static bool is_too_often(struct supervisor *s)
+{
+	memmove(s->deaths_ms + 1, s->deaths_ms, sizeof(s->deaths_ms) - sizeof(*s->deaths_ms));
+	s->deaths_ms[0] = clock_now_ms();
+	return s->deaths_ms[DEATHS - 1] && s->deaths_ms[0] - s->deaths_ms[DEATHS - 1] < DEATHS_MS;
+}
+
+/* Returns if there is to be a successor. */
+static void judge(struct supervisor *s, enum outcome outcome)
+{
+	if (outcome == TOO_LATE)
+		give_up(s, s->end_ms ? "the daemon does not end"
+				     : "the daemon was not taken over in time");
+	if (s->ending)
+		finish(s);
+	if (!s->was_ready)
+		fail_to_start(s);
+	if (s->is_reaped && WIFEXITED(s->status))
+		give_up(s, "the daemon has ended");
+	if (!atomic_load(&s->heritage->can_notice) ||
+	    !session_can_repeat(&s->heritage->files.session))
+		give_up(s, "the daemon died, and this kernel cannot repeat requests");
+	if (s->end_ms)
+		give_up(s, "the daemon died while it ended");
+	if (is_too_often(s))
+		give_up(s, "the daemon died several times within a few seconds");
+	if (!s->is_reaped && s->stuck_count == STUCK_MAX)
+		give_up(s, "dead daemons cannot end");
+}
+
+static void prepare_successor(struct supervisor *s)
+{
+	atomic_fetch_add(&s->heritage->takeovers, 1);
+	if (s->is_reaped)
+		log_say(LOG_ERRORS, "the daemon died of signal %d: another one takes over",
+			WTERMSIG(s->status));
+	else
+		log_say(LOG_ERRORS, "the daemon died: another one takes over");
+	if (!s->is_reaped)
+		s->stuck[s->stuck_count++] = s->daemon;
+	close_once(&s->channel);
+	close_once(&s->sentinel);
+	s->is_ready = false;
+	s->ready_ms = clock_now_ms() + READY_MS;
+}
+
+static void begin(struct supervisor *s, const struct supervisor_options *options)
+{
+	sigset_t wanted;
+
+	*s = (struct supervisor){ .options = options,
+				  .heritage = estate_front(options->estate),
+				  .own = getpid(),
+				  .channel = -1,
+				  .sentinel = -1,
+				  .is_reaped = true };
+	for (enum overlay_part part = 0; part < OVERLAY_PARTS; part++)
+		s->parts[part] = -1;
+	sigemptyset(&wanted);
+	sigaddset(&wanted, SIGINT);
+	sigaddset(&wanted, SIGTERM);
+	sigaddset(&wanted, SIGHUP);
+	sigaddset(&wanted, SIGCHLD);
+	(void)watchdog_start(); /* without it a killed daemon may keep its readers waiting */
+	sigprocmask(SIG_BLOCK, &wanted, NULL);
+	s->signals = signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (s->signals < 0)
+		give_up(s, "no descriptor for signals");
+}
+
+void supervisor_run(const struct supervisor_options *options, struct succession *succession)
+{
+	static struct supervisor s;
+
+	begin(&s, options);
+	if (fork_daemon(&s, succession))
+		return;
+	options->forked(options->context);
+	for (;;) {
+		judge(&s, watch(&s));
+		prepare_successor(&s);
+		if (!fork_daemon(&s, succession))
+			continue;
+		estate_inherit(options->estate);
+		return;
+	}
+}
+
+/* --- the daemon's side -------------------------------------------------------------------------*/
+
+static void tell(const struct note *note, int fd)
+{
+	int rc = channel_send(to_supervisor, note, sizeof(*note), fd);
+
+	if (rc)
+		log_say(LOG_ERRORS, "the supervisor cannot be told: %s", strerror(-rc));
+}
+
+void supervisor_keep(enum overlay_part part, int fd, const struct mount *mount)
+{
+	struct note note = { .kind = NOTE_KEEP, .part = part };
+
+	if (mount)
+		note.mount = *mount;
+	tell(&note, fd);
+}
+
+/* Asks the kernel for nothing that could keep it: it dies at once when the process is killed. */
+static void be_sentinel(void *argument)
+{
+	const struct note note = { .kind = NOTE_WATCH };
+	int fd = (int)syscall(SYS_pidfd_open, gettid(), THREAD_PIDFD);
+
+	(void)argument;
+	if (fd >= 0) {
+		tell(&note, fd);
+		close(fd);
+	}
+	for (;;)
+		pause();
+}
+
+int supervisor_watch(void)
+{
+	static struct thread thread;
+	int fd = (int)syscall(SYS_pidfd_open, gettid(), THREAD_PIDFD);
+
+	if (fd < 0)
+		return -errno;
+	close(fd);
+	return thread_start(&thread, "shade-sentinel", be_sentinel, NULL);
+}
+
+void supervisor_ready(void)
+{
+	tell(&(struct note){ .kind = NOTE_READY }, -1);
+}
+
+void supervisor_ending(void)
+{
+	tell(&(struct note){ .kind = NOTE_ENDING }, -1);
+}
+
+void supervisor_abort(void)
+{
+	tell(&(struct note){ .kind = NOTE_ABORT }, -1);
+}
