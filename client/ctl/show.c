@@ -140,6 +140,21 @@ static void print_gone(const char *stats)
 		       "gone");
 }
 
+/* Daemons that died. An older version says nothing of it. */
+static void print_takeovers(const char *stats)
+{
+	double count = pair_number(stats, "takeovers");
+
+	if (count > 0)
+		printf("  %-10s %s daemons died and were taken over; the log says when and of "
+		       "what\n",
+		       "taken over", say_count(count).text);
+	if (pair_number(stats, "takeover_possible") == 0)
+		printf("  %-10s a crash of the daemon ends this mount: the kernel cannot resend "
+		       "requests\n",
+		       "crash");
+}
+
 /* The field of a line after `tabs` tabs, up to the next one or the end. */
 static struct pair field_of(const char *line, unsigned tabs)
 {
@@ -203,6 +218,7 @@ int verb_status(struct call *call)
 	print_predictions(call);
 	jobs_print(call->mount, stats, "  ", stdout);
 	print_gone(stats);
+	print_takeovers(stats);
 	errors = pair_number(stats, "fetch_errors");
 	if (errors > 0)
 		printf("  %-10s %s reads of the source failed\n", "errors", say_count(errors).text);

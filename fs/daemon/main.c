@@ -420,7 +420,7 @@ static void open_directory(struct daemon *daemon, unsigned depth)
 	int rc;
 
 	snprintf(source, sizeof(source), "/proc/self/fd/%d", o->source_fd);
-	rc = store_dir_open(&daemon->store, source, depth, NULL);
+	rc = store_dir_open(&daemon->store, source, depth, daemon->estate);
 	close(o->source_fd);
 	if (rc)
 		give_up(daemon, o->source, rc, NULL);
@@ -436,7 +436,8 @@ static void open_export(struct daemon *daemon, unsigned depth)
 				       .connections = o->connections,
 				       .identity = { o->uid, o->gid },
 				       .depth = depth,
-				       .deadline_ms = (uint64_t)(o->deadline_s * 1000) };
+				       .deadline_ms = (uint64_t)(o->deadline_s * 1000),
+				       .estate = daemon->estate };
 	char why[512];
 	int rc = store_nfs_open(&daemon->store, &options, why, sizeof(why));
 
@@ -456,6 +457,8 @@ static void start_cache(struct daemon *daemon)
 		.readers = o->threads,
 		.depth = depth_for_files(),
 		.policy = o->policy,
+		.estate = daemon->estate,
+		.is_successor = daemon->is_successor,
 		.tick = tick,
 		.tick_context = daemon,
 	};
@@ -561,6 +564,7 @@ static void take_over_all(struct daemon *daemon)
 
 	if (rc)
 		give_up(daemon, "taking over", rc, daemon->why);
+	cache_settle(daemon->cache);
 }
 
 static void unmount_all(struct daemon *daemon)

@@ -19,6 +19,9 @@ import time
 import traceback
 from contextlib import ExitStack
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from processes import children, daemon_pid, family, has_ended  # pylint: disable=wrong-import-position
+
 SHADEFS, SLOWFS = sys.argv[1:3]
 SHADECTL = sys.argv[3] if len(sys.argv) > 3 else None
 MODE = os.environ.get("SHADE_TEST_MODE", "portable")
@@ -64,32 +67,6 @@ def mount_points():
 
 def is_mounted(path):
     return path in mount_points()
-
-
-def children(pid):
-    """Processes that it has started and that it has not yet waited for; none if it is gone."""
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def name_of(pid):
-    try:
-        with open(f"/proc/{pid}/comm") as file:
-            return file.read().strip()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-
-
-def daemon_pid(supervisor):
-    """The process that serves: the supervisor's child. Without a supervisor it is the process
-    itself, whose child is only its watchdog; for a moment after a death there is no child."""
-    guard = "shadefs-guard"
-    found = [pid for pid in children(supervisor)
-             if name_of(pid) != guard or name_of(supervisor) == guard]
-    return found[0] if found else supervisor
 
 
 def run_dir(point):
@@ -140,11 +117,6 @@ def abort_connections(*prefixes):
         subprocess.run(["umount", connections], check=True)
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(word) for word in file.read().split()]
-
-
 class Filesystem:
     """A FUSE server of ours, in front, on a mount point of its own."""
 
@@ -174,13 +146,22 @@ class Filesystem:
         assert not is_mounted(self.path), "still mounted"
         running.remove(self)
 
+    def die(self):
+        """Is killed, and whatever it has started ends with it."""
+        processes = family(self.process.pid)
+        self.process.kill()
+        self.process.wait(60)
+        wait_until(lambda: all(map(has_ended, processes)), f"{processes} have ended")
+
     def kill(self):
         """Whatever happens."""
         if self.process.poll() is None:
+            others = family(self.process.pid)[1:]
             self.process.kill()
             try:
                 self.process.wait(20)
-            except subprocess.TimeoutExpired:
+                wait_until(lambda: all(map(has_ended, others)), f"{others} have ended", 20)
+            except (AssertionError, subprocess.TimeoutExpired):
                 abort_connections(self.path, f"{run_dir(self.path) or self.path}/")
                 self.process.wait(20)
         for path in (os.path.join(self.path, ".shade"), self.path):
@@ -196,22 +177,6 @@ class Shade(Filesystem):
                          point)
         wait_until(self.is_ready, "scanned")
         self.place = run_dir(self.path)
-
-    def daemon(self):
-        """The process that serves. The one that was started is its supervisor."""
-        for pid in children(self.process.pid):
-            with open(f"/proc/{pid}/comm") as file:
-                if file.read() == "shadefs-daemon\n":
-                    return pid
-        raise AssertionError("there is no daemon")
-
-    def kill_all(self):
-        """Kills the supervisor, and waits until the kernel has killed the daemon."""
-        others = children(self.process.pid)
-        self.process.kill()
-        self.process.wait(60)
-        for pid in others:
-            wait_until(lambda pid=pid: not os.path.exists(f"/proc/{pid}"), "its children ended")
 
     def is_ready(self):
         try:

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""A daemon that dies is taken over, and where nobody can take over, readers get errors and nothing is
+left."""
+import os
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+
+from common import (MODE, SHADECTL, SHADEFS, Shade, Slow, children, is_mounted, make_tree, raises,
+                    run_tests, running, scratch, wait_until)
+
+KILLED = "the daemon died of signal 9: another one takes over"
+
+
+def kill_daemon(fs):
+    """Returns when another one has answered."""
+    dead, before = fs.daemon(), fs.stats()["takeovers"]
+    time.sleep(0.5)  # until the kernel has told that the file was closed
+    os.kill(dead, signal.SIGKILL)
+    wait_until(lambda: not os.path.exists(f"/proc/{dead}"), "it is dead")
+    assert fs.stats()["takeovers"] == before + 1, fs.stats()
+    assert fs.daemon() != dead
+
+
+def nothing_is_left(fs):
+    assert not is_mounted(fs.path), "still mounted"
+    assert not os.path.exists(f"/run/shadefs/{fs.process.pid}"), "a place was left"
+
+
+def has_given_up(fs, why):
+    assert fs.process.wait(60) == 1
+    assert why in fs.read_log(), fs.read_log()
+    nothing_is_left(fs)
+    running.remove(fs)
+
+
+def can_repeat(fs):
+    if fs.stats()["takeover_possible"]:
+        return True
+    print("   this kernel cannot repeat requests")
+    return False
+
+
+def the_killed_daemon_is_taken_over():
+    root, _ = make_tree(5)
+    fs = Shade(root, capacity="8M")
+    stats = fs.stats()
+    assert stats["takeovers"] == 0, stats
+    if not can_repeat(fs):
+        fs.end()
+        return
+    names = sorted(os.listdir(fs.at(".shade")))
+    for number in range(1, 3):
+        kill_daemon(fs)
+        assert sorted(os.listdir(fs.at(".shade"))) == names
+        assert fs.read_log().count(KILLED) == number, fs.read_log()
+    if SHADECTL:
+        done = subprocess.run([SHADECTL, "status", fs.path], capture_output=True, text=True)
+        assert done.returncode == 0 and "2 daemons died and were taken over" in done.stdout, done
+    fs.end()
+    nothing_is_left(fs)
+
+
+def a_request_waits_for_the_successor():
+    """Nobody serves while the supervisor is stopped."""
+    root, _ = make_tree(5)
+    fs = Shade(root, capacity="8M")
+    if can_repeat(fs):
+        time.sleep(0.5)
+        fs.process.send_signal(signal.SIGSTOP)
+        os.kill(fs.daemon(), signal.SIGKILL)
+        reader = subprocess.Popen(["cat", fs.at(".shade", "stats")], stdout=subprocess.PIPE,
+                                  text=True)
+        time.sleep(0.5)
+        assert reader.poll() is None, "somebody has answered"
+        fs.process.send_signal(signal.SIGCONT)
+        text = reader.communicate(timeout=60)[0]
+        assert reader.returncode == 0 and "takeovers 1\n" in text, text
+    fs.end()
+
+
+def control_that_was_mounted_again_is_taken_over():
+    if MODE != "native":
+        return
+    root, _ = make_tree(5)
+    fs = Shade(root, capacity="8M")
+    if can_repeat(fs):
+        for _ in range(2):
+            subprocess.run(["umount", fs.at(".shade")], check=True, timeout=60)
+            wait_until(lambda: is_mounted(fs.at(".shade")), "control is back")
+            wait_until(fs.is_ready, "control answers")
+            kill_daemon(fs)
+    fs.end()
+    nothing_is_left(fs)
+
+
+def what_is_unmounted_meanwhile_ends():
+    root, _ = make_tree(5)
+    fs = Shade(root, capacity="8M")
+    if not can_repeat(fs):
+        fs.end()
+        return
+    fs.process.send_signal(signal.SIGSTOP)
+    os.kill(fs.daemon(), signal.SIGKILL)
+    subprocess.run(["umount", "-l", fs.path], check=True, timeout=60)
+    fs.process.send_signal(signal.SIGCONT)
+    assert fs.process.wait(60) == 0, fs.read_log()
+    nothing_is_left(fs)
+    running.remove(fs)
+
+
+def three_deaths_are_too_many():
+    root, _ = make_tree(5)
+    fs = Shade(root, capacity="8M")
+    if not can_repeat(fs):
+        os.kill(fs.daemon(), signal.SIGKILL)
+        has_given_up(fs, "this kernel cannot repeat requests")
+        return
+    reader = os.open(fs.path, os.O_RDONLY)
+    for _ in range(2):
+        kill_daemon(fs)
+    os.kill(fs.daemon(), signal.SIGKILL)
+    has_given_up(fs, "several times within a few seconds")
+    raises((107, 103, 5, 2), lambda: os.stat("nonexistent", dir_fd=reader))
+    os.close(reader)
+
+
+def a_successor_that_cannot_begin_is_given_up():
+    root, _ = make_tree(5)
+    slow = Slow(root)
+    fs = Shade(slow.path, capacity="8M")
+    if can_repeat(fs):
+        slow.pause()
+        try:
+            os.kill(fs.daemon(), signal.SIGKILL)
+            has_given_up(fs, "not taken over in time")
+        finally:
+            slow.resume()
+    else:
+        fs.end()
+    slow.end()
+
+
+def who_ends_by_itself_is_not_taken_over():
+    root, _ = make_tree(5)
+    for how in (signal.SIGTERM, signal.SIGINT):
+        fs = Shade(root, capacity="8M")
+        os.kill(fs.daemon(), how)
+        assert fs.process.wait(60) == 0, fs.read_log()
+        nothing_is_left(fs)
+        running.remove(fs)
+
+
+def in_the_background():
+    root, _ = make_tree(5)
+    point = tempfile.mkdtemp(dir=scratch)
+    subprocess.run([SHADEFS, "-o", f"mode={MODE},capacity=8M", root, point], check=True,
+                   stdout=subprocess.DEVNULL, timeout=60)
+    with open(os.path.join(point, ".shade", "stats")) as file:
+        possible = "takeover_possible 1\n" in file.read()
+    (supervisor,) = (pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
+                     if is_supervisor(pid, point))
+    for pid in children(supervisor) if possible else ():
+        with open(f"/proc/{pid}/comm") as file:
+            if file.read() == "shadefs-daemon\n":
+                os.kill(pid, signal.SIGKILL)
+    if possible:
+        wait_until(lambda: "takeovers 1\n" in open(os.path.join(point, ".shade", "stats")).read(),
+                   "taken over")
+    os.kill(supervisor, signal.SIGTERM)
+    wait_until(lambda: not os.path.exists(f"/proc/{supervisor}"), "ended")
+    assert not is_mounted(point)
+
+
+def is_supervisor(pid, point):
+    try:
+        with open(f"/proc/{pid}/cmdline") as command, open(f"/proc/{pid}/comm") as name:
+            return name.read() == "shadefs\n" and point in command.read()
+    except OSError:
+        return False
+
+
+def the_service_manager_is_told_by_the_main_process():
+    root, _ = make_tree(5)
+    path = os.path.join(scratch, "notify")
+    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    manager.settimeout(60)
+    manager.bind(path)
+
+    def told():
+        text, extra, _, _ = manager.recvmsg(8192, socket.CMSG_SPACE(12))
+        return text.decode(), struct.unpack("3i", extra[0][2])[0]
+
+    os.environ["NOTIFY_SOCKET"] = path
+    try:
+        fs = Shade(root, capacity="8M")
+    finally:
+        del os.environ["NOTIFY_SOCKET"]
+    text, pid = told()
+    assert text.startswith("READY=1\nSTATUS=") and "capacity 8.0 MiB" in text, text
+    assert pid == fs.process.pid, "systemd hears nobody else"
+    if can_repeat(fs):
+        kill_daemon(fs)
+        text, pid = told()
+        assert text.startswith("STATUS=taken over 1 times; ") and pid == fs.process.pid, text
+    fs.end()
+    assert told() == ("STOPPING=1", fs.process.pid)
+    manager.close()
+
+
+run_tests([the_killed_daemon_is_taken_over, a_request_waits_for_the_successor,
+           control_that_was_mounted_again_is_taken_over, what_is_unmounted_meanwhile_ends,
+           three_deaths_are_too_many, a_successor_that_cannot_begin_is_given_up,
+           who_ends_by_itself_is_not_taken_over, in_the_background,
+           the_service_manager_is_told_by_the_main_process])
