@@ -47,7 +47,7 @@ def test_other_mount_inside():
 def test_daemon_gone():
     source, _ = make_tree(4)
     shade = Shade(source)
-    shade.kill_all()
+    shade.die()
     run(shade.path, "gone", "-")
 
 

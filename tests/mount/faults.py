@@ -275,7 +275,7 @@ def killed_under_load():
     for thread in threads:
         thread.start()
     time.sleep(0.5)
-    fs.kill_all()
+    fs.die()
     time.sleep(0.3)
     stop.set()
     for thread in threads:

@@ -183,7 +183,7 @@ def the_living_are_not_cleaned_up():
     subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
     assert os.listdir("/run/shadefs") == [str(fs.process.pid)]
     # A mount of somebody else over a dead one stays.
-    fs.kill_all()
+    fs.die()
     subprocess.run(["mount", "-t", "tmpfs", "over", fs.path], check=True)
     subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
     with open("/proc/self/mountinfo") as file:
@@ -546,7 +546,7 @@ def odd_names_of_source_and_mount_point():
         fs = Shade(source, point=point, capacity="1M")
         assert read(fs.at(name)) == data
         if number % 2:
-            fs.kill_all()
+            fs.die()
             running.remove(fs)
             subprocess.run([SHADEFS, "--version"], check=True, stdout=subprocess.DEVNULL)
         elif SHADECTL:

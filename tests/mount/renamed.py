@@ -171,7 +171,7 @@ def what_a_killed_daemon_left_is_found():
     scene = Scene()
     fs = Shade(root, scene.point)
     scene.swap(LINK)
-    fs.kill_all()
+    fs.die()
     if MODE == "native":  # a new daemon cleans up wherever it mounts
         other = Shade(root)
         assert not is_mounted(scene.moved), "left"

@@ -51,7 +51,7 @@ def test_mount_killed():
         assert order == list(twin), "sampling goes on as if nothing had happened"
         for first in range(0, len(order), 8):
             if first == kill_at:
-                mount.kill_all()
+                mount.die()
             losses = [float(number) for number in order[first:first + 8]]
             sampler.update(losses)
             twin.update(losses)
@@ -90,7 +90,7 @@ def mount_scores_of(mount):
 def test_unmounted_at_start():
     mount = Shade(image_tree(8))
     files = [mount.at(name) for name in mount.samples()]
-    mount.kill_all()
+    mount.die()
     try:
         shade.Sampler(files, mount=mount.path)
     except shade.ShadeError as failure:
