@@ -251,3 +251,7 @@ void cache_settle(struct cache *cache)
 {
 	tree_for_all(cache->tree, settle, cache);
 }
+
+const struct format_line cache_format[] = { FORMAT_SIZE(struct kept_numbers),
+					    FORMAT_FIELD(struct kept_numbers, count),
+					    FORMAT_FIELD(struct kept_numbers, slots), FORMAT_END };
