@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "daemon/background.h"
 #include "daemon/heritage.h"
 #include "daemon/options.h"
 #include "daemon/scan.h"
@@ -171,17 +172,6 @@ static void say_size(char *text, size_t room, uint64_t bytes)
 	snprintf(text, room, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-/* From now on nobody reads what the daemon prints. */
-static void close_terminal(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
-}
-
 /* The pipe to the parent ends when nobody has it any more. */
 static void forget_report(void *context)
 {
@@ -191,7 +181,7 @@ static void forget_report(void *context)
 		return;
 	close(daemon->report);
 	daemon->report = -1;
-	close_terminal();
+	background_close_terminal();
 }
 
 /* The mount answers: tells the parent, or whoever reads standard output. */
@@ -673,45 +663,13 @@ static int run(struct daemon *daemon)
 	return serve(daemon);
 }
 
-/* Prints what the child reports. It ends with a 0 if the mount answers. Returns the exit status. */
-static int wait_for_child(int report)
-{
-	static char text[16384]; /* two paths fit */
-	size_t length = 0;
-	ssize_t got;
-	bool failed;
-
-	while (length < sizeof(text) - 1 &&
-	       (got = read(report, text + length, sizeof(text) - 1 - length)) > 0)
-		length += (size_t)got;
-	text[length] = 0;
-	failed = !memchr(text, 0, length); /* libfuse may have printed before that */
-	if (!length)
-		fputs("shadefs: the mount did not come up\n", stderr);
-	fputs(text, failed ? stderr : stdout);
-	return failed ? 1 : 0;
-}
-
-/* A program may be started with standard input, output or error closed. What the daemon opens next
- * would get that number, and lose it to /dev/null when the terminal is closed. */
-static void open_standard_files(void)
-{
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR);
-	} while (fd >= 0 && fd < 2);
-	if (fd > 2)
-		close(fd);
-}
-
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = { .report = -1 };
 	int report[2];
 	pid_t child;
 
-	open_standard_files();
+	background_open_files();
 	overlay_clean_up();
 	options_parse(&daemon.options, argc, argv);
 	if (daemon.options.foreground) {
@@ -729,7 +687,7 @@ int main(int argc, char **argv)
 	}
 	if (child > 0) {
 		close(report[1]);
-		return wait_for_child(report[0]);
+		return background_wait_for_child(report[0]);
 	}
 	close(report[0]);
 	daemon.report = report[1];
