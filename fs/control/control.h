@@ -26,6 +26,9 @@ struct control_hooks {
 	uint64_t (*memory_bytes)(void *context);
 	/* Numbers the samples again, some time soon. */
 	void (*rescan)(void *context);
+	/* Another version of the program is to go on with the mount. 0: it will, in a moment; or a
+	 * negative errno with a reason, and then nothing has changed. Takes seconds. */
+	int (*upgrade)(void *context, char *why, size_t room);
 	/* Returns when the cache knows of all accesses up to now: a report or a command must see
 	 * those that were made before it. */
 	void (*catch_up)(void *context);

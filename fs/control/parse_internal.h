@@ -38,6 +38,7 @@ enum control_kind {
 	CONTROL_SHARED,
 	CONTROL_READ_SHARED,
 	CONTROL_READ_IMPORTANCE,
+	CONTROL_UPGRADE,
 };
 
 /* The position of a message in a write, for the answer: lines and records are counted apart. */
@@ -113,6 +114,7 @@ struct control_parser {
 	struct control_pool old_table;
 	bool table_changed;
 
+	char why[400]; /* an upgrade was refused */
 	char answer[512];
 };
 
