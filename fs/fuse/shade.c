@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "fuse/agreed.h"
 #include "fuse/internal.h"
@@ -177,9 +178,21 @@ static void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 /* --- open files --------------------------------------------------------------------------------*/
 
+/* A handle is the address of the file, and which daemon has given it: its predecessors' files are
+ * gone. */
+#define DAEMON_SHIFT 48
+
+static uint64_t daemon_tag(void)
+{
+	return (uint64_t)(getpid() & 0xffff) << DAEMON_SHIFT;
+}
+
+/* NULL: another daemon has opened it. */
 static struct control_file *file_of(const struct fuse_file_info *fi)
 {
-	return (struct control_file *)(uintptr_t)fi->fh;
+	if (fi->fh >> DAEMON_SHIFT != daemon_tag() >> DAEMON_SHIFT)
+		return NULL;
+	return (struct control_file *)(uintptr_t)(fi->fh ^ daemon_tag());
 }
 
 static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -193,7 +206,7 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	fi->fh = (uintptr_t)file;
+	fi->fh = (uintptr_t)file | daemon_tag();
 	fi->direct_io = 1;
 	fi->nonseekable = !control_is_seekable(file);
 	if (fuse_reply_open(req, fi) == -ENOENT)
@@ -203,7 +216,8 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	control_close(file_of(fi));
+	if (file_of(fi))
+		control_close(file_of(fi));
 	fuse_reply_err(req, 0);
 }
 
@@ -231,11 +245,11 @@ static bool is_interrupted(struct control_waiter *waiter)
 static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *fi)
 {
-	struct read_request *request = calloc(1, sizeof(*request));
+	struct read_request *request = file_of(fi) ? calloc(1, sizeof(*request)) : NULL;
 
 	(void)ino;
 	if (!request) {
-		fuse_reply_err(req, ENOMEM);
+		fuse_reply_err(req, file_of(fi) ? ENOMEM : EIO);
 		return;
 	}
 	request->req = req;
@@ -249,7 +263,7 @@ static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 		     struct fuse_file_info *fi)
 {
-	int rc = control_write(file_of(fi), data, size);
+	int rc = file_of(fi) ? control_write(file_of(fi), data, size) : -EIO;
 
 	(void)ino, (void)offset;
 	if (rc)
@@ -267,7 +281,9 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 	int rc = -ENOTTY;
 
 	(void)arg, (void)flags, (void)out_size;
-	if (!control_is_dir(inside(ino)))
+	if (!control_is_dir(inside(ino)) && !file_of(fi))
+		rc = -EIO;
+	else if (!control_is_dir(inside(ino)))
 		rc = control_ioctl(file_of(fi), cmd, in, in_size, out, &length);
 	if (rc)
 		fuse_reply_err(req, -rc);
