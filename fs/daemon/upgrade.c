@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,7 +93,8 @@ static int fork_check(struct check *check, const struct handover *handover)
 	int ends[2] = { -1, -1 }, estate = -1;
 	int state = write_for_check(handover, &estate), rc = state < 0 ? state : 0;
 
-	if (!rc && pipe2(ends, O_CLOEXEC))
+	/* The service may make no pipes. */
+	if (!rc && socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		rc = -errno;
 	if (!rc) {
 		check->pid = fork();
@@ -295,7 +297,7 @@ static void check_estate(struct estate *estate, const struct options *options)
 int upgrade_check(char **argv)
 {
 	static struct options options;
-	const struct handover *handover;
+	static const struct handover *handover; /* until the process ends */
 	char format[FORMAT_MAX], why[256], again[32];
 	struct estate *estate;
 	unsigned tries;
@@ -316,6 +318,8 @@ int upgrade_check(char **argv)
 	must_do(rc, "what outlives the daemon");
 	options_take(&options, handover, NULL);
 	check_estate(estate, &options);
+	estate_destroy(estate);
+	options_free(&options);
 	printf(CAN_GO_ON "%s\n", format_program());
 	return 0;
 }
@@ -325,7 +329,7 @@ static unsigned inherited_tries;
 
 const struct handover *upgrade_inherited(void)
 {
-	const struct handover *handover;
+	static const struct handover *handover; /* until the process ends */
 	char format[FORMAT_MAX], why[256];
 
 	if (!parse_state(getenv(ENVIRONMENT), &inherited, &inherited_tries))
