@@ -158,6 +158,8 @@ def what_systemd_says():
     units, root = make("units"), make("verified")
     shutil.copytree(os.path.join(ROOT, "packaging", "systemd"), units, dirs_exist_ok=True)
     text = read(os.path.join(units, "shadefs@.service.in")).replace("@SBINDIR@/shadefs", "/bin/true")
+    expect("\nExecReload=@BINDIR@/shadectl upgrade ${MOUNTPOINT}\n" in text, "a reload upgrades, and waits")
+    text = text.replace("@BINDIR@/shadectl", "/bin/true")
     with open(os.path.join(units, "shadefs@.service"), "w") as file:
         file.write(text)
     for name, odd in (("plain", "plain"), ("odd", "a b\\c\"d%e$f")):
