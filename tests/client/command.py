@@ -13,13 +13,13 @@ def usage(fake):
     refuses(run(), 2, "VERB")
     refuses(run("fly", fake.mnt), 2, "fly")
     for verb in ("status", "stats", "top", "score", "order", "epoch", "warm", "evict", "pin",
-                 "unpin", "capacity", "policy", "rescan", "forget", "umount", "debug"):
+                 "unpin", "capacity", "policy", "rescan", "forget", "upgrade", "umount", "debug"):
         refuses(run(verb), 2, verb, "mount point")
         refuses(run(verb, fake.mnt, "--fly"), 2, "--fly")
         refuses(run(verb, fake.mnt, "-x"), 2, "-x")
         works(run(verb, "--help"))
         check(f"shadectl {verb} MNT" in run(verb, "--help").stdout, f"usage of {verb}")
-    for verb in ("status", "stats", "top", "rescan", "umount", "debug"):
+    for verb in ("status", "stats", "top", "rescan", "upgrade", "umount", "debug"):
         refuses(run(verb, fake.mnt, "word"), 2, "word")
     refuses(run("status", fake.mnt, "--json"), 2, "status", "--json")
     refuses(run("top", fake.mnt, "--interval"), 2, "--interval")

@@ -19,6 +19,7 @@ COVERED = {
     "mount_ctl_native": ["shadectl rescan", "shadectl capacity"],
     "mount_helper_native": ["umount /mnt/imagenet"],
     "mount_jobs_native": ["rmdir MNT/.shade/jobs/NAME"],
+    "mount_upgrade_native": ["shadectl upgrade"],
     "mount_stats_native": ["echo 2 > /proc/sys/vm/drop_caches"],
     "mount_model_native": [
         "python3 tests/mount/model.py build/fs/shadefs build/tests/slowfs/slowfs "
@@ -56,7 +57,8 @@ CANNOT = {
          "/mnt/imagenet/train"],
     "systemd is not init here; the test units reads what is written for it.":
         ["systemctl disable --now redis-server", "systemctl daemon-reload",
-         "systemctl enable --now shadefs@imagenet", "journalctl -t shadefs"],
+         "systemctl enable --now shadefs@imagenet", "systemctl reload shadefs@imagenet",
+         "journalctl -t shadefs"],
     "It never ends, and repeats a command that is run.":
         ["while sleep 15; do shadefs-metrics /mnt/imagenet imagenet; done"],
     "It needs a server that answers, with nothing of ours in it.":

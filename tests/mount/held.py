@@ -37,7 +37,7 @@ def confine(calls, command):
 if sys.argv[1] == "--confine":
     confine(sys.argv[2].split(","), sys.argv[3:])
 
-from common import (MODE, SHADEFS, Shade, children, is_mounted, is_sanitized, make_tree, raises, read,  # noqa: E402
+from common import (MODE, SHADECTL, SHADEFS, Shade, children, is_mounted, is_sanitized, make_tree, raises, read,  # noqa: E402
                     reads_as, run_tests, scratch, wait_until)
 
 
@@ -256,6 +256,14 @@ def unit_prefix():
     return prefix
 
 
+def upgrade(fs):
+    """To the same version, which also has to be tried first."""
+    if not fs.stats()["takeover_possible"]:
+        return
+    done = subprocess.run([SHADECTL, "upgrade", fs.path], capture_output=True, text=True)
+    assert done.returncode == 0 and fs.stats()["upgrades"] == 1, done
+
+
 def the_rights_of_the_service_are_enough():
     """Its capabilities, no_new_privs, its system calls: all that a mount does, and no more."""
     root, contents = make_tree(20)
@@ -283,13 +291,16 @@ def the_rights_of_the_service_are_enough():
         assert as_nobody("cmp", fs.at(path), os.path.join(root, path)).returncode == 0, path
     assert as_nobody(fs.at("program")).stdout == "it ran\n"
     assert fs.control("evict .\nwarm .\nepoch 1\nrescan\n").startswith("ok")
-    path = next(iter(contents))
+    path = changed = next(iter(contents))
     with open(os.path.join(root, path), "wb") as file:
         file.write(b"changed")
     wait_until(lambda: reads_as(fs.at(path), b"changed"), "a change is seen")
     os.chmod(os.path.join(root, path), 0)
     wait_until(lambda: as_nobody("cat", fs.at(path)).returncode, "it is closed")
     wait_until(lambda: os.path.exists(manifest), "the manifest is written")
+    upgrade(fs)
+    for path in [path for path in contents if path != changed]:
+        assert as_nobody("cmp", fs.at(path), os.path.join(root, path)).returncode == 0, path
     fs.end()
     if MODE == "native":
         assert not os.path.exists(f"/run/shadefs/{fs.process.pid}")

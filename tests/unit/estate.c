@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Memory that outlives the daemon: what was kept is there after a death, and nothing else. */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -87,6 +88,38 @@ Test(estate, gives_what_was_not_kept_again)
 		cr_assert_eq(again[i], 0);
 	(void)estate_new(estate, 100);
 	cr_assert_gt(estate_bytes(estate), after);
+}
+
+/* Another program has it at the same address; where something else is, nothing is lost. */
+Test(estate, is_taken_by_another_program)
+{
+	struct estate_place place = estate_place(estate);
+	char *front = estate_front(estate);
+
+	strcpy(front, "it was there");
+	estate_keep(estate_new(estate, 100), ESTATE_NODE);
+	place.fd = dup(place.fd);
+	estate_destroy(estate);
+	cr_assert_eq(estate_take(&estate, &place, true), 0);
+	cr_assert_eq(estate_front(estate), front);
+	cr_assert_str_eq(front, "it was there");
+	place.fd = dup(place.fd);
+	estate_destroy(estate);
+	cr_assert_eq(estate_take(&estate, &place, false), 0);
+	estate_inherit(estate);
+	cr_assert_eq(count(ESTATE_NODE), 1);
+	cr_assert_str_eq(front, "it was there");
+}
+
+Test(estate, is_not_taken_where_something_else_is)
+{
+	struct estate_place place = estate_place(estate);
+	struct estate *another;
+
+	cr_assert_eq(estate_take(&another, &place, false), -EEXIST);
+	cr_assert_not(another);
+	estate_keep(estate_new(estate, 100), ESTATE_NODE);
+	cr_assert_eq(count(ESTATE_NODE), 1);
 }
 
 Test(estate, has_room_for_each_size)
