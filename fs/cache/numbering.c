@@ -137,6 +137,7 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 	if (!rc)
 		heirs_keep_numbers_locked(cache);
 	cache->slots.version++;
+	said_names_locked(cache);
 	slots_reuse_locked(cache);
 	lock_release(&cache->lock);
 	return rc;
