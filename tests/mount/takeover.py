@@ -30,8 +30,9 @@ if not os.environ.get("SHADE_TEST_PRIVATE") and os.geteuid() == 0:
     os.execvp("unshare", ["unshare", "-m", "--propagation", "private", "sh", "-c", ALONE, "sh",
                           sys.executable, *sys.argv])
 
-from common import (MODE, SHADEFS, Group, Shade, Slow, children, daemon_pid, in_threads, is_mounted,
-                    is_sanitized, mount_points, read, run_tests, running, scratch, wait_until)
+from common import (MODE, SHADEFS, Group, Shade, Slow, children, daemon_pid, daemons, in_threads,
+                    is_mounted, is_sanitized, mount_points, read, run_tests, running, scratch,
+                    wait_until)
 
 FILES, SIZE = 300, 100000  # 30 MB
 CAPACITY, INFLIGHT = "10M", "2M"  # no file is above a sixth of the second: memory stays in bounds
@@ -154,7 +155,7 @@ def new_child(fs, seen):
     """The next daemon, as soon as it appears. None: the supervisor has ended."""
     end = time.monotonic() + SETTLED
     while time.monotonic() < end:
-        fresh = [pid for pid in children(fs.process.pid) if pid not in seen]
+        fresh = [pid for pid in daemons(fs.process.pid) if pid not in seen]
         if fresh:
             return fresh[0]
         if fs.has_ended():
@@ -454,7 +455,8 @@ def killed_during_a_take_over():
 
 
 def gives_up_in_the_end():
-    """Three that die within ten seconds: then there are errors, and nothing waits or is left."""
+    """Three that die within ten seconds and do not last: then there are errors, and nothing waits or
+    is left. The first one may have lasted."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
     readers = Readers(fs.path)
