@@ -29,8 +29,9 @@
 #else
 #define READY_MS 5000 /* for a successor */
 #endif
-#define DEATHS 3 /* so many within DEATHS_MS are too many */
+#define DEATHS 3 /* so many of daemons that were not steady, within DEATHS_MS, are too many */
 #define DEATHS_MS 10000
+#define STEADY_MS 1000	    /* a daemon that has answered for so long has not died of its start */
 #define END_MS 30000	    /* for the end of the daemon, which limits it itself to less */
 #define REAP_MS 100	    /* from the death of one thread to that of the process */
 #define LINGER_MS 2000	    /* the same if nobody has to wait for it */
@@ -64,6 +65,7 @@ struct supervisor {
 	pid_t daemon;
 	int channel, sentinel; /* -1: none */
 	bool is_ready, is_reaped, is_aborted;
+	uint64_t since_ms;	   /* when it was ready */
 	int status;		   /* if it is reaped */
 	uint64_t ready_ms, end_ms; /* until when that has to happen; 0: whenever it does */
 };
@@ -179,6 +181,7 @@ static void become_ready(struct supervisor *s)
 	char text[sizeof(heritage->status) + 64];
 
 	s->is_ready = true;
+	s->since_ms = clock_now_ms();
 	s->ready_ms = 0;
 	close_once(&s->options->options->mount_fd); /* or what it is in would be busy */
 	if (s->was_ready) {
@@ -357,8 +360,12 @@ static bool fork_daemon(struct supervisor *s, struct succession *succession)
 	return false;
 }
 
+/* If what the daemon inherits or what is repeated to it kills it, it dies at once, and so will all
+ * that follow. Others may die as often as they do: readers get on meanwhile. */
 static bool is_too_often(struct supervisor *s)
 {
+	if (s->is_ready && clock_now_ms() - s->since_ms >= STEADY_MS)
+		return false;
 	memmove(s->deaths_ms + 1, s->deaths_ms, sizeof(s->deaths_ms) - sizeof(*s->deaths_ms));
 	s->deaths_ms[0] = clock_now_ms();
 	return s->deaths_ms[DEATHS - 1] && s->deaths_ms[0] - s->deaths_ms[DEATHS - 1] < DEATHS_MS;
