@@ -4,6 +4,7 @@ with what is unfinished on them."""
 import errno
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -324,6 +325,58 @@ def files_that_are_closed_are_gone():
     fs.end()
 
 
+# --- between a request and its answer ------------------------------------------------------------
+
+def without_answer(fs, request):
+    """The daemon does what is asked for, and dies before it can say so."""
+    before = fs.stats()["takeovers"]
+    time.sleep(0.3)  # until it is quiet: its next word to the kernel is the answer
+    with subprocess.Popen(["strace", "-f", "-p", str(fs.daemon()), "-e", "trace=writev", "-e",
+                           "inject=writev:error=EINTR:signal=SIGKILL:when=1"],
+                          stderr=subprocess.PIPE, text=True) as tracer:
+        while "attached" not in (line := tracer.stderr.readline()):
+            assert line, "the daemon cannot be traced"
+        time.sleep(0.3)  # all its threads
+        result = request()
+        tracer.communicate(timeout=60)
+    wait_until(lambda: fs.stats()["takeovers"] == before + 1, "it is taken over")
+    time.sleep(1.1)
+    return result
+
+
+def what_was_done_is_not_done_again():
+    if not shutil.which("strace"):
+        print("   SKIP: there is no strace")
+        return
+    fs, _ = mount()
+    without_answer(fs, lambda: os.mkdir(fs.at(".shade/jobs/x")))
+    control = without_answer(fs, lambda: Control(fs, "jobs", "x"))
+    control.write("order 1 begin\n")
+    without_answer(fs, lambda: control.write("order 1 3\norder 1 "))
+    without_answer(fs, lambda: control.write("4\n"))
+    without_answer(fs, lambda: control.write("order 1 end\nscore 2 2\n"))
+    assert ahead(fs, "jobs/x") == [[3], [4]], ahead(fs, "jobs/x")
+    assert without_answer(fs, control.answer) == "ok 2 commands\n"
+    assert control.answer() == ""
+    without_answer(fs, lambda: raises(errno.EINVAL, lambda: control.write("nonsense\n")))
+    assert "nonsense" in control.answer()
+    without_answer(fs, control.close)
+    wait_until(lambda: can_remove(fs, "x"), "nobody has it open")
+    os.mkdir(fs.at(".shade/jobs/y"))
+    without_answer(fs, lambda: os.rmdir(fs.at(".shade/jobs/y")))
+    fs.end()
+
+
+def can_remove(fs, job):
+    try:
+        os.rmdir(fs.at(".shade/jobs", job))
+    except OSError as failure:
+        if failure.errno != errno.EBUSY:
+            raise
+        return False
+    return True
+
+
 # --- at any moment -------------------------------------------------------------------------------
 
 def writes_are_applied_once():
@@ -377,4 +430,4 @@ run_tests([jobs_with_all_they_have_said, an_order_as_far_as_it_was_read, setting
            an_answer_is_read_by_whoever_did_not_get_it, texts_go_on,
            samples_that_are_others_by_now_are_not_mixed, a_trace_goes_on,
            who_reads_for_whom_is_known, a_group_is_joined_again, files_that_are_closed_are_gone,
-           writes_are_applied_once])
+           what_was_done_is_not_done_again, writes_are_applied_once])
