@@ -362,13 +362,13 @@ def what_was_done_is_not_done_again():
         assert control.answer() == ""
     without_answer(fs, 1, lambda: raises(errno.EINVAL, lambda: control.write("nonsense\n")))
     assert "nonsense" in control.answer()
-    for number in (1, 2, 3):
+    for number in range(1, 6):
         without_answer(fs, number, lambda: os.mkdir(fs.at(f".shade/jobs/x{number}")))
         held.append(without_answer(fs, number, lambda: Control(fs, "jobs/x1")))
     for file in held:
         without_answer(fs, 1, file.close)
     wait_until(lambda: can_remove(fs, "x1"), "nobody has it open")
-    for number in (2, 3):
+    for number in range(2, 6):
         without_answer(fs, number, lambda: os.rmdir(fs.at(f".shade/jobs/x{number}")))
     control.close()
     fs.end()
