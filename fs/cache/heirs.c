@@ -185,7 +185,7 @@ int heirs_inherit(struct cache *cache)
 	retire_empty_locked(cache);
 	lock_release(&cache->lock);
 	tree_for_all(cache->tree, give_slot, cache);
-	return 0;
+	return said_restore(cache);
 }
 
 /* --- pages --------------------------------------------------------------------------------------

@@ -143,6 +143,8 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 		rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
 				  options->policy);
 	if (!rc)
+		rc = said_open(cache);
+	if (!rc)
 		rc = tree_open(&cache->tree, store, &names);
 	if (!rc && options->is_successor)
 		rc = heirs_inherit(cache);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/estate.h"
+#include "control/control.h"
 #include "fuse/files.h"
 #include "native/overlay.h"
 
@@ -18,6 +19,7 @@ struct heritage {
 	_Atomic bool can_notice;    /* the kernel tells when a daemon dies, whatever it waits for */
 	_Atomic uint64_t takeovers; /* the supervisor's: how many successors there were */
 	char status[4096];	    /* the line that was printed when the mount answered */
+	struct control_heritage control;
 	struct files_heritage files;
 	struct overlay_heritage overlay; /* native mode; .shade may be mounted again */
 };

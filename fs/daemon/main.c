@@ -351,6 +351,9 @@ static int create_control(struct daemon *daemon)
 						    .print_more = print_more,
 						    .print_predictions = print_predictions };
 	struct control_options options = { .cache = daemon->cache,
+					   .estate = daemon->estate,
+					   .heritage = &daemon->heritage->control,
+					   .is_successor = daemon->is_successor,
 					   .hooks = &hooks,
 					   .context = daemon,
 					   .inflight_bytes = daemon->options.inflight_bytes,
