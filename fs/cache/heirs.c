@@ -8,7 +8,8 @@
  * too few; that costs a drop, or a file that stays until room is needed.
  *
  * A file is resident again if all of it was stored. Whatever else the kernel may have of a file is
- * dropped: it counts as nothing, and some of it may be of two versions, which young.c knew.
+ * dropped: some of it may be of two versions, which young.c knew. Until all of that is counted as
+ * leaving nothing is fetched, or memory could be above the capacity.
  *
  * What the kernel was to be told is told again, since nobody knows how far the dead daemon had got:
  * that directories have changed, and that names are not what they were.
@@ -34,6 +35,8 @@ static void reset(void *context, struct node *node)
 	uint32_t *slot_count = context;
 
 	node->pages.drop = DROP_NONE;
+	if (node->pages.name != TELLING_NOTHING)
+		node->pages.name = TELLING_OWED;
 	if (!node_is_file(node))
 		return;
 	node->cache.fetch = NULL;
@@ -220,11 +223,10 @@ static void settle_file_locked(struct cache *cache, struct node *node, uint64_t 
 /* What it was to be told of a name, and that a node without a name has none. */
 static void settle_name(struct cache *cache, struct node *node)
 {
-	bool is_owed = node->pages.name != TELLING_NOTHING || node->detached;
+	bool is_owed = page_cache_take_owed(cache->page_cache, node) || node->detached;
 
 	if (node_is_dir(node) && atomic_exchange(&node->dir.is_torn, false))
 		is_owed = true;
-	node->pages.name = TELLING_NOTHING;
 	if (is_owed && node->lookups)
 		page_cache_forget_name(cache->page_cache, node);
 }
@@ -250,4 +252,8 @@ static void settle(void *context, struct node *node)
 void cache_settle(struct cache *cache)
 {
 	tree_for_all(cache->tree, settle, cache);
+	lock_acquire(&cache->lock);
+	cache->is_settled = true;
+	start_soon_locked(cache);
+	lock_release(&cache->lock);
 }

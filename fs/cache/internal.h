@@ -217,6 +217,7 @@ struct cache {
 	struct cache_stats stats; /* the counters of its own */
 	bool start_wanted;	  /* the clock's thread is to start what there is room for */
 	bool stopping;
+	bool is_settled; /* lock: nothing is fetched before: see cache_settle() */
 };
 
 /* --- access.c ---------------------------------------------------------------------------------*/

@@ -71,6 +71,7 @@ enum telling {
 	TELLING_NOTHING,
 	TELLING_QUEUED, /* it waits for its turn */
 	TELLING_NOW,	/* the kernel is being told */
+	TELLING_OWED,	/* a daemon died before that; the successor has not queued it yet */
 } __attribute__((packed));
 
 /* What pages of it the kernel may have, for a successor. */
