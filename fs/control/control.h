@@ -152,6 +152,8 @@ struct control_guess {
 	uint32_t job;	 /* the policy core's number */
 };
 
+/* Whether a job is one, perhaps of a daemon that has died. */
+bool control_is_guess(struct control *control, uint32_t job);
 /* -ENOSPC: the last free directory is left to others. */
 int control_guess_begin(struct control *control, struct control_guess *guess);
 void control_guess_end(struct control *control, const struct control_guess *guess);

@@ -80,6 +80,18 @@ static int begin_locked(struct control *control, struct control_guess *guess)
 	return cache_job_guess(control->options.cache, guess->job);
 }
 
+bool control_is_guess(struct control *control, uint32_t job)
+{
+	bool is_guess = false;
+
+	lock_acquire(&control->jobs_lock);
+	for (unsigned dir = 1; dir <= JOBS_MAX; dir++)
+		is_guess |= *control->jobs[dir].name && control->jobs[dir].id == job &&
+			    control->jobs[dir].guess;
+	lock_release(&control->jobs_lock);
+	return is_guess;
+}
+
 int control_guess_begin(struct control *control, struct control_guess *guess)
 {
 	int rc;
