@@ -231,9 +231,15 @@ static void settle_name(struct cache *cache, struct node *node)
 		page_cache_forget_name(cache->page_cache, node);
 }
 
+struct settling {
+	struct cache *cache;
+	uint64_t now_ms;
+};
+
 static void settle(void *context, struct node *node)
 {
-	struct cache *cache = context;
+	const struct settling *settling = context;
+	struct cache *cache = settling->cache;
 
 	settle_name(cache, node);
 	if (!node->lookups)
@@ -244,14 +250,16 @@ static void settle(void *context, struct node *node)
 		(void)page_cache_drop(cache->page_cache, node);
 	} else if (node_is_file(node)) {
 		lock_acquire(&cache->lock);
-		settle_file_locked(cache, node, clock_now_ms());
+		settle_file_locked(cache, node, settling->now_ms);
 		lock_release(&cache->lock);
 	}
 }
 
 void cache_settle(struct cache *cache)
 {
-	tree_for_all(cache->tree, settle, cache);
+	struct settling settling = { cache, clock_now_ms() };
+
+	tree_for_all(cache->tree, settle, &settling);
 	lock_acquire(&cache->lock);
 	cache->is_settled = true;
 	start_soon_locked(cache);

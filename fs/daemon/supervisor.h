@@ -9,9 +9,10 @@
  * without exec, it has one thread, allocates nothing and waits for no file system.
  *
  * It gives up, so that readers get errors instead of waiting, if within ten seconds three daemons
- * die that have not answered for a second, if a successor is not ready within five, or if the
- * kernel cannot repeat requests (before Linux 6.9). A daemon that ends by itself has no successor.
- * If the supervisor dies, the kernel kills the daemon, and the watchdog ends the connections.
+ * die that have not answered for a second, if a successor is not ready within five and a second for
+ * each 100,000 files, or if the kernel cannot repeat requests (before Linux 6.9). A daemon that
+ * ends by itself has no successor. If the supervisor dies, the kernel kills the daemon, and the
+ * watchdog ends the connections.
  */
 #ifndef SHADE_SUPERVISOR_H
 #define SHADE_SUPERVISOR_H
