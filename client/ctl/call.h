@@ -45,6 +45,7 @@ int verb_rescan(struct call *call);
 int verb_forget(struct call *call);
 int verb_report(struct call *call);
 int verb_umount(struct call *call);
+int verb_upgrade(struct call *call);
 int verb_debug(struct call *call);
 
 /* Prints why the mount that the user typed as GIVEN could not be opened. Returns EXIT_FAILED. */

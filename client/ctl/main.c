@@ -66,6 +66,8 @@ static const struct verb verbs[] = {
 	  verb_rescan },
 	{ "forget", "[JOB]", "forgets what trainings that are gone have said, or what JOB has", "",
 	  1, NEEDS_MOUNT, verb_forget },
+	{ "upgrade", "", "has the installed version of shadefs go on with the mount", "", 0,
+	  NEEDS_MOUNT, verb_upgrade },
 	{ "umount", "[--lazy]", "unmounts, or says who keeps the mount busy", "l", 0,
 	  NEEDS_NO_MOUNT, verb_umount },
 	{ "debug", "", "prints what belongs into a bug report", "", 0, TRIES_MOUNT, verb_debug },

@@ -149,6 +149,10 @@ static void print_takeovers(const char *stats)
 		printf("  %-10s %s daemons died and were taken over; the log says when and of "
 		       "what\n",
 		       "taken over", say_count(count).text);
+	count = pair_number(stats, "upgrades");
+	if (count > 0)
+		printf("  %-10s %s times, by which another version went on with this mount\n",
+		       "upgraded", say_count(count).text);
 	if (pair_number(stats, "takeover_possible") == 0)
 		printf("  %-10s a crash of the daemon ends this mount: the kernel cannot resend "
 		       "requests\n",

@@ -68,7 +68,8 @@ static int read_answer(struct shade *shade, char *answer, size_t size)
 /* The daemon has a sentence for what it refuses. */
 static bool is_answered(int rc)
 {
-	return rc == -EINVAL || rc == -EEXIST || rc == -ENOENT || rc == -ENXIO || rc == -ERANGE;
+	return rc == -EINVAL || rc == -EEXIST || rc == -ENOENT || rc == -ENXIO || rc == -ERANGE ||
+	       rc == -ENOEXEC || rc == -EPERM;
 }
 
 /* Notes why a write failed, in the daemon's words if it has some. Returns RC. */

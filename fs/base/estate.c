@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/threads.h"
@@ -29,6 +30,10 @@
 
 #define ROOM ((uint64_t)16 << 30)      /* of addresses; memory is taken as it is used */
 #define ROOM_LEAST ((uint64_t)1 << 26) /* where addresses are limited */
+/* A place that nothing else has: a program that takes the estate over needs it at the same address.
+ * The kernel puts libraries and stacks above, and heaps far below; sanitizers leave it alone. */
+#define PLACES_FROM 0x7e9000000000
+#define PLACES ((uint64_t)1 << 24) /* pages that it may begin at: nobody is to know the address */
 #define UNIT 8
 #define SMALL 128 /* units: up to here each length has a list */
 #define LISTS (SMALL + 4 * 32)
@@ -207,14 +212,23 @@ void estate_inherit(struct estate *estate)
 	lock_release(&estate->lock);
 }
 
+static void *choose_address(void)
+{
+	uint64_t place = 0;
+
+	if (getrandom(&place, sizeof(place), 0) != (ssize_t)sizeof(place))
+		place = 0;
+	return (void *)(uintptr_t)(PLACES_FROM + place % PLACES * (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
 /* The largest that there are addresses for. */
 static struct shared *map_room(int fd, uint64_t *room)
 {
-	void *at = MAP_FAILED;
+	void *at = MAP_FAILED, *wanted = choose_address();
 
 	for (*room = ROOM; *room >= ROOM_LEAST; *room /= 2) {
 		if (!ftruncate(fd, (off_t)*room))
-			at = mmap(NULL, *room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
+			at = mmap(wanted, *room, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
 				  fd, 0);
 		if (at != MAP_FAILED)
 			return at;
@@ -222,24 +236,57 @@ static struct shared *map_room(int fd, uint64_t *room)
 	return NULL;
 }
 
-int estate_create(struct estate **out)
+static struct estate *make(int fd, struct shared *shared, uint64_t room)
 {
 	struct estate *estate = calloc(1, sizeof(*estate));
 
 	if (!estate)
-		return -ENOMEM;
-	estate->fd = memfd_create("shadefs-estate", MFD_CLOEXEC);
-	estate->shared = estate->fd < 0 ? NULL : map_room(estate->fd, &estate->room);
-	if (!estate->shared) {
-		if (estate->fd >= 0)
-			close(estate->fd);
-		free(estate);
-		return -ENOMEM;
-	}
+		return NULL;
+	estate->fd = fd;
+	estate->shared = shared;
+	estate->room = room;
 	lock_init(&estate->lock, LOCK_ESTATE);
-	atomic_store(&estate->shared->end, sizeof(struct shared));
-	*out = estate;
-	return 0;
+	return estate;
+}
+
+int estate_create(struct estate **out)
+{
+	int fd = memfd_create("shadefs-estate", MFD_CLOEXEC);
+	uint64_t room;
+	struct shared *shared = fd < 0 ? NULL : map_room(fd, &room);
+
+	*out = shared ? make(fd, shared, room) : NULL;
+	if (*out) {
+		atomic_store(&shared->end, sizeof(*shared));
+		return 0;
+	}
+	if (shared)
+		munmap(shared, room);
+	if (fd >= 0)
+		close(fd);
+	return -ENOMEM;
+}
+
+struct estate_place estate_place(const struct estate *estate)
+{
+	return (struct estate_place){ .fd = estate->fd,
+				      .address = (uintptr_t)estate->shared,
+				      .room = estate->room };
+}
+
+int estate_take(struct estate **out, const struct estate_place *place, bool only_reads)
+{
+	void *wanted = (void *)(uintptr_t)place->address;
+	void *at = mmap(wanted, place->room, only_reads ? PROT_READ : PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, place->fd, 0);
+	int rc = at == MAP_FAILED ? -errno : at == wanted ? 0 : -EEXIST;
+
+	*out = rc ? NULL : make(place->fd, at, place->room);
+	if (!rc && !*out)
+		rc = -ENOMEM;
+	if (rc && at != MAP_FAILED)
+		munmap(at, place->room);
+	return rc;
 }
 
 void estate_destroy(struct estate *estate)
@@ -252,3 +299,10 @@ void estate_destroy(struct estate *estate)
 	lock_destroy(&estate->lock);
 	free(estate);
 }
+
+const struct format_line estate_format[] = {
+	FORMAT_SIZE(struct head),    FORMAT_FIELD(struct head, kind),
+	FORMAT_SIZE(struct shared),  FORMAT_FIELD(struct shared, front),
+	FORMAT_NUMBER(UNIT),	     FORMAT_NUMBER(ESTATE_FRONT),
+	FORMAT_NUMBER(ESTATE_KINDS), FORMAT_END
+};

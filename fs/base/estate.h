@@ -3,19 +3,22 @@
  * The estate: memory that outlives the daemon, for the successor that takes over if it dies.
  *
  * It is one mapping that the supervisor makes before the first daemon is forked. All daemons have
- * it at the same address, so what is in it may point to what is in it, but for nothing else: a
- * successor has another heap. Blocks are handed out like malloc()'s. A block counts only once it is
- * kept: what was being filled in when the daemon died is free again. A kill between two
- * instructions loses no store that came before it, so whoever writes a block first and keeps it
- * then leaves no half of it.
+ * it at the same address, those of a newer program, too, so what is in it may point to what is in
+ * it, but to nothing else: a successor has another heap. Blocks are handed out like malloc()'s. A
+ * block counts only once it is kept: what was being filled in when the daemon died is free again. A
+ * kill between two instructions loses no store that came before it, so whoever writes a block first
+ * and keeps it then leaves no half of it.
  *
  * All functions may be called from any thread.
  */
 #ifndef SHADE_ESTATE_H
 #define SHADE_ESTATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "base/format.h"
 
 #define ESTATE_FRONT 65536 /* bytes at a fixed place, zero at first */
 
@@ -38,6 +41,16 @@ enum estate_kind {
 
 /* 0 or a negative errno. To be called before there are threads. */
 int estate_create(struct estate **out);
+/* What another program needs to map it. */
+struct estate_place {
+	int fd;
+	uint64_t address, room;
+};
+struct estate_place estate_place(const struct estate *estate);
+/* Maps an estate that another program has made, at its address, and then has the descriptor. With
+ * `only_reads` nothing but estate_front() may follow. 0; -EEXIST if something else is there, as may
+ * happen by chance; or another negative errno. */
+int estate_take(struct estate **out, const struct estate_place *place, bool only_reads);
 /* Unmaps it, for this process alone. NULL is fine. */
 void estate_destroy(struct estate *estate);
 /* A successor begins: blocks that nobody has kept are free. To be called once, before the others,
@@ -57,5 +70,7 @@ void estate_free(struct estate *estate, void *block);
 void *estate_next(const struct estate *estate, enum estate_kind kind, const void *block);
 /* What its blocks take, free ones too. */
 uint64_t estate_bytes(struct estate *estate);
+
+extern const struct format_line estate_format[];
 
 #endif

@@ -10,6 +10,7 @@
 #ifndef SHADE_CACHE_H
 #define SHADE_CACHE_H
 
+#include "base/format.h"
 #include "base/keyed.h"
 #include "cache/access_log.h"
 #include "cache/epochs.h"
@@ -259,5 +260,8 @@ uint32_t cache_reach(struct cache *cache, const uint32_t *slots, uint32_t count)
 int cache_importance(struct cache *cache, uint32_t jobs, float **importance, uint32_t *count);
 /* Up to `max` ids that come next. */
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
+
+/* What else the cache leaves. */
+extern const struct format_line cache_format[], said_format[];
 
 #endif

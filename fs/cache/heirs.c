@@ -265,3 +265,7 @@ void cache_settle(struct cache *cache)
 	start_soon_locked(cache);
 	lock_release(&cache->lock);
 }
+
+const struct format_line cache_format[] = { FORMAT_SIZE(struct kept_numbers),
+					    FORMAT_FIELD(struct kept_numbers, count),
+					    FORMAT_FIELD(struct kept_numbers, slots), FORMAT_END };

@@ -10,10 +10,13 @@
  * begins anew.
  */
 #include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/estate.h"
+#include "base/format.h"
 #include "cache/internal.h"
 
 /* The scores of a job. 0: none, else the bits of the score and 1. */
@@ -33,7 +36,8 @@ struct kept_job {
 struct said {
 	uint64_t capacity_bytes; /* 0: as the mount was begun */
 	uint64_t names_version;	 /* of slots, see cache_names_version() */
-	uint32_t policy;	 /* the number of its name, and 1; 0: likewise */
+	_Atomic uint32_t policy; /* which of the names counts */
+	char policies[2][32];	 /* empty: likewise */
 	struct kept_job jobs[SCHED_JOBS_MAX];
 };
 
@@ -178,14 +182,16 @@ void said_capacity_locked(struct cache *cache, uint64_t bytes)
 
 void said_policy_locked(struct cache *cache)
 {
-	const char *policy = sched_policy(cache->sched);
-	uint32_t number = 0;
+	struct said *said = cache->said;
+	uint32_t other;
 
 	lock_assert_held(&cache->lock);
-	while (strcmp(sched_policy_name(number), policy))
-		number++;
-	if (cache->said)
-		cache->said->policy = number + 1;
+	if (!said)
+		return;
+	other = !atomic_load(&said->policy);
+	snprintf(said->policies[other], sizeof(said->policies[other]), "%s",
+		 sched_policy(cache->sched));
+	atomic_store(&said->policy, other);
 }
 
 /* --- the core's memory of orders ----------------------------------------------------------------
@@ -318,8 +324,8 @@ static void restore_settings_locked(struct cache *cache)
 
 	lock_assert_held(&cache->lock);
 	cache->slots.version = said->names_version;
-	if (said->policy)
-		(void)sched_set_policy(cache->sched, sched_policy_name(said->policy - 1));
+	if (*said->policies[atomic_load(&said->policy)])
+		(void)sched_set_policy(cache->sched, said->policies[atomic_load(&said->policy)]);
 	if (!said->capacity_bytes)
 		return;
 	(void)sched_set_capacity(cache->sched,
@@ -358,3 +364,15 @@ int said_restore(struct cache *cache)
 		tree_for_all(cache->tree, restore_pin, cache);
 	return rc;
 }
+
+const struct format_line said_format[] = { FORMAT_SIZE(struct said),
+					   FORMAT_FIELD(struct said, names_version),
+					   FORMAT_FIELD(struct said, policies),
+					   FORMAT_FIELD(struct said, jobs),
+					   FORMAT_SIZE(struct kept_job),
+					   FORMAT_FIELD(struct kept_job, epoch),
+					   FORMAT_FIELD(struct kept_job, uses),
+					   FORMAT_FIELD(struct kept_job, scores),
+					   FORMAT_FIELD(struct kept_scores, scores),
+					   FORMAT_NUMBER(SCHED_ORDER_FORMAT),
+					   FORMAT_END };

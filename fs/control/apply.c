@@ -175,6 +175,18 @@ static int on_rescan(void *context)
 	return 0;
 }
 
+/* Others may use .shade, but the program runs with the rights of the user who mounted. */
+static int on_upgrade(void *context, char *why, size_t room)
+{
+	const struct control_options *options = options_of(context);
+
+	if (!((struct control_file *)context)->user->mounts) {
+		snprintf(why, room, "only root and the user who mounted may do that");
+		return -EPERM;
+	}
+	return options->hooks->upgrade(options->context, why, room);
+}
+
 const struct control_ops apply_ops = {
 	.sample_count = on_sample_count,
 	.find_sample = on_find_sample,
@@ -196,6 +208,7 @@ const struct control_ops apply_ops = {
 	.capacity = on_capacity,
 	.policy = on_policy,
 	.rescan = on_rescan,
+	.upgrade = on_upgrade,
 	.forget = on_forget,
 	.table = on_table,
 };

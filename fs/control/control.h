@@ -17,6 +17,7 @@
 
 struct control;
 struct control_file; /* an open file */
+struct format_line;
 
 /* What control needs of the daemon. */
 struct control_hooks {
@@ -26,6 +27,9 @@ struct control_hooks {
 	uint64_t (*memory_bytes)(void *context);
 	/* Numbers the samples again, some time soon. */
 	void (*rescan)(void *context);
+	/* Another version of the program is to go on with the mount. 0: it will, in a moment; or a
+	 * negative errno with a reason, and then nothing has changed. Takes seconds. */
+	int (*upgrade)(void *context, char *why, size_t room);
 	/* Returns when the cache knows of all accesses up to now: a report or a command must see
 	 * those that were made before it. */
 	void (*catch_up)(void *context);
@@ -53,6 +57,9 @@ void control_print_figure(FILE *out, bool metrics, const struct control_figure *
  * shadefs_ and those of counters end in _total. */
 void control_print_head(FILE *out, enum control_figure_kind kind, const char *name,
 			const char *help);
+
+/* How what outlives a daemon is laid out. */
+extern const struct format_line control_format[];
 
 #define CONTROL_DIRS 16 /* of jobs; 0 is .shade itself */
 

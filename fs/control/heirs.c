@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/estate.h"
+#include "base/format.h"
 #include "base/log.h"
 #include "control/internal.h"
 
@@ -498,3 +499,20 @@ int heirs_restore(struct control *control)
 		rejoin(file);
 	return 0;
 }
+
+const struct format_line control_format[] = { FORMAT_SIZE(struct control_heritage),
+					      FORMAT_FIELD(struct control_heritage, dirs),
+					      FORMAT_NUMBER(FILES_MAX),
+					      FORMAT_SIZE(struct kept_file),
+					      FORMAT_FIELD(struct kept_file, ino),
+					      FORMAT_FIELD(struct kept_file, process),
+					      FORMAT_FIELD(struct kept_file, names_version),
+					      FORMAT_FIELD(struct kept_file, text),
+					      FORMAT_FIELD(struct kept_file, states),
+					      FORMAT_SIZE(struct kept_state),
+					      FORMAT_FIELD(struct kept_state, is_answered),
+					      FORMAT_FIELD(struct kept_state, table),
+					      FORMAT_FIELD(struct kept_state, group),
+					      FORMAT_FIELD(struct kept_state, answer),
+					      FORMAT_FIELD(struct kept_part, bytes),
+					      FORMAT_END };

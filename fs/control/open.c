@@ -16,7 +16,7 @@ int control_create(struct control **out, const struct control_options *options)
 	struct control *control = calloc(1, sizeof(*control));
 
 	assert(options->cache && hooks->print_config && hooks->memory_bytes && hooks->rescan &&
-	       hooks->catch_up && hooks->accesses_lost);
+	       hooks->upgrade && hooks->catch_up && hooks->accesses_lost);
 	if (!control)
 		return -ENOMEM;
 	control->options = *options;

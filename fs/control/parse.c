@@ -11,6 +11,7 @@
 #include "control/parse_internal.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -259,6 +260,17 @@ static int apply_group(struct control_parser *p, const struct control_command *c
 	}
 }
 
+/* The reason may have the name of a file. */
+static int apply_upgrade(struct control_parser *p)
+{
+	int rc = p->ops->upgrade(p->ctx, p->why, sizeof(p->why));
+
+	for (char *at = p->why; *at; at++)
+		if (*at > 0 && iscntrl(*at))
+			*at = '?';
+	return rc;
+}
+
 static int apply_command(struct control_parser *p, const struct control_command *command)
 {
 	const void *ids, *scores;
@@ -283,6 +295,8 @@ static int apply_command(struct control_parser *p, const struct control_command 
 		return p->ops->capacity(p->ctx, command->number, command->share);
 	case CONTROL_RESCAN:
 		return p->ops->rescan(p->ctx);
+	case CONTROL_UPGRADE:
+		return apply_upgrade(p);
 	default:
 		return apply_text(p, command);
 	}
@@ -299,6 +313,7 @@ static const char *command_name(enum control_kind kind)
 		[CONTROL_FORGET] = "forget",	 [CONTROL_USES] = "uses",
 		[CONTROL_GROUP] = "group",	 [CONTROL_SHARED] = "order",
 		[CONTROL_READ_SHARED] = "order", [CONTROL_READ_IMPORTANCE] = "importance",
+		[CONTROL_UPGRADE] = "upgrade",
 	};
 
 	return names[kind];
@@ -329,9 +344,16 @@ static const char *reason_of(enum control_kind kind, int error)
 static void answer_refused(struct control_parser *p, const struct control_command *command,
 			   int error)
 {
-	const char *reason = reason_of(command->kind, error);
-	char *at = answer_position(p, &command->position);
+	bool is_upgrade = command->kind == CONTROL_UPGRADE;
+	const char *reason = is_upgrade ? p->why : reason_of(command->kind, error);
+	char *at;
 
+	/* Mostly it is alone, and then the sentence is all that there is to say. */
+	if (is_upgrade && p->message_count == 1) {
+		snprintf(p->answer, sizeof(p->answer), "%s\n", reason);
+		return;
+	}
+	at = answer_position(p, &command->position);
 	snprintf(at, (size_t)(p->answer + sizeof(p->answer) - at),
 		 ": %s: %s; what came before it was applied, what follows was not\n",
 		 command_name(command->kind), reason ? reason : "failed");
@@ -391,7 +413,7 @@ struct control_parser *control_parser_new(const struct control_ops *ops, void *c
 	       ops->check_policy && ops->scores && ops->order && ops->epoch && ops->warm &&
 	       ops->evict && ops->pin && ops->unpin && ops->capacity && ops->policy &&
 	       ops->rescan && ops->group && ops->shared && ops->read_shared &&
-	       ops->read_importance && ops->forget && ops->table);
+	       ops->read_importance && ops->forget && ops->upgrade && ops->table);
 	if (!p)
 		return NULL;
 	p->ops = ops;

@@ -69,7 +69,8 @@ struct control_ops {
 	int (*capacity)(void *ctx, uint64_t bytes, double share); /* -EBUSY: pins need more */
 	int (*policy)(void *ctx, const char *name);
 	int (*rescan)(void *ctx);
-	int (*forget)(void *ctx, const char *job); /* "": all that are gone; -ENOENT */
+	int (*upgrade)(void *ctx, char *why, size_t room); /* with a reason if it fails */
+	int (*forget)(void *ctx, const char *job);	   /* "": all that are gone; -ENOENT */
 	/* The descriptor has a table from now on: the mount's ids. */
 	void (*table)(void *ctx, const uint32_t *ids, uint32_t count);
 };

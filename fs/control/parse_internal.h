@@ -38,6 +38,7 @@ enum control_kind {
 	CONTROL_SHARED,
 	CONTROL_READ_SHARED,
 	CONTROL_READ_IMPORTANCE,
+	CONTROL_UPGRADE,
 };
 
 /* The position of a message in a write, for the answer: lines and records are counted apart. */
@@ -114,6 +115,7 @@ struct control_parser {
 	bool table_changed;
 	bool is_replaying; /* commands were called already */
 
+	char why[400]; /* an upgrade was refused */
 	char answer[512];
 };
 

@@ -505,6 +505,13 @@ static int line_rescan(struct control_parser *p, struct span rest)
 	return expect_end(p, "rescan", rest);
 }
 
+static int line_upgrade(struct control_parser *p, struct span rest)
+{
+	if (!control_add_command(p, CONTROL_UPGRADE))
+		return -ENOMEM;
+	return expect_end(p, "upgrade", rest);
+}
+
 /* The most frequent ones first. */
 static const struct {
 	const char *name;
@@ -514,7 +521,7 @@ static const struct {
 	{ "evict", line_evict },	   { "pin", line_pin },	      { "unpin", line_unpin },
 	{ "epoch", line_epoch },	   { "policy", line_policy }, { "rescan", line_rescan },
 	{ "capacity", line_capacity },	   { "uses", line_uses },     { "group", line_group },
-	{ "importance", line_importance }, { "forget", line_forget },
+	{ "importance", line_importance }, { "forget", line_forget }, { "upgrade", line_upgrade },
 };
 
 /* A whole line without its newline. */

@@ -17,7 +17,8 @@
 struct heritage {
 	bool is_native;
 	_Atomic bool can_notice;    /* the kernel tells when a daemon dies, whatever it waits for */
-	_Atomic uint64_t takeovers; /* the supervisor's: how many successors there were */
+	_Atomic uint64_t takeovers; /* the supervisor's: how many daemons died */
+	_Atomic uint64_t upgrades;  /* the supervisor's: how often it became another program */
 	char status[4096];	    /* the line that was printed when the mount answered */
 	struct control_heritage control;
 	struct files_heritage files;

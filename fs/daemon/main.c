@@ -19,16 +19,23 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "daemon/background.h"
+#include "daemon/format.h"
+#include "daemon/handover.h"
 #include "daemon/heritage.h"
 #include "daemon/options.h"
 #include "daemon/scan.h"
 #include "daemon/supervisor.h"
+#include "daemon/upgrade.h"
 #include "fuse/session.h"
 #include "native/overlay.h"
 
 #define DEPTH 64	/* fetches at a time */
 #define END_MS 15000	/* for a clean end */
 #define ABANDON_MS 3000 /* for an unmount if that fails */
+
+/* The later ones have the last word. */
+enum end { END_NOT_WANTED, END_FOR_SUCCESSOR, END_OF_MOUNT };
 
 struct daemon {
 	struct options options;
@@ -46,32 +53,54 @@ struct daemon {
 	struct thread signals;
 	char why[512]; /* mode=auto took portable: the reason */
 	int report;    /* a pipe to the parent; -1: the daemon runs in the foreground */
+	_Atomic bool is_upgrading;
 
 	struct lock end_lock;
 	struct cond end_changed;
-	bool end_wanted; /* end_lock */
-	bool ended;	 /* end_lock: nothing is left that could hang */
-	bool abandoned;	 /* end_lock: what there was is unmounted, or cannot be */
+	enum end end_wanted; /* end_lock */
+	bool ended;	     /* end_lock: nothing is left that could hang */
+	bool abandoned;	     /* end_lock: what there was is unmounted, or cannot be */
 };
 
 /* --- the end -----------------------------------------------------------------------------------*/
 
-static void want_end(void *context)
+static void want(struct daemon *daemon, enum end end)
 {
-	struct daemon *daemon = context;
-
 	lock_acquire(&daemon->end_lock);
-	daemon->end_wanted = true;
+	if (daemon->end_wanted < end)
+		daemon->end_wanted = end;
 	cond_wake_all(&daemon->end_changed);
 	lock_release(&daemon->end_lock);
 }
 
-static void wait_for_end(struct daemon *daemon)
+static void want_end(void *context)
 {
+	want(context, END_OF_MOUNT);
+}
+
+/* At least that one. */
+static enum end wait_for_end(struct daemon *daemon, enum end least)
+{
+	enum end end;
+
 	lock_acquire(&daemon->end_lock);
-	while (!daemon->end_wanted)
+	while (daemon->end_wanted < least)
 		cond_wait(&daemon->end_changed, &daemon->end_lock);
+	end = daemon->end_wanted;
 	lock_release(&daemon->end_lock);
+	return end;
+}
+
+/* What is at hand is answered; what waits for the source comes again, to the successor. Nothing
+ * else has to end in order: a successor can go on from any moment. */
+static void make_way(struct daemon *daemon)
+{
+	if (daemon->overlay)
+		overlay_pause(daemon->overlay);
+	else
+		files_pause(daemon->files);
+	if (wait_for_end(daemon, END_FOR_SUCCESSOR) == END_FOR_SUCCESSOR)
+		_exit(0);
 }
 
 /* Does nothing: SIGUSR1 only ends a system call of the thread that gets it. */
@@ -171,17 +200,6 @@ static void say_size(char *text, size_t room, uint64_t bytes)
 	snprintf(text, room, unit ? "%.1f %s" : "%.0f %s", value, units[unit]);
 }
 
-/* From now on nobody reads what the daemon prints. */
-static void close_terminal(void)
-{
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	for (int fd = 0; fd < 3 && null >= 0; fd++)
-		dup2(null, fd);
-	if (null > 2)
-		close(null);
-}
-
 /* The pipe to the parent ends when nobody has it any more. */
 static void forget_report(void *context)
 {
@@ -191,7 +209,7 @@ static void forget_report(void *context)
 		return;
 	close(daemon->report);
 	daemon->report = -1;
-	close_terminal();
+	background_close_terminal();
 }
 
 /* What the mount is, in a line; the caller frees it. NULL: no memory. */
@@ -248,6 +266,7 @@ static void print_config(void *context, FILE *out)
 	struct options now = daemon->options;
 	struct cache_stats stats;
 
+	fprintf(out, "version %s # program\n", format_program());
 	cache_get_stats(daemon->cache, &stats);
 	if (stats.capacity_bytes != now.capacity_bytes)
 		now.capacity_from = "control";
@@ -286,6 +305,26 @@ static uint64_t accesses_lost(void *context)
 	return daemon->overlay ? overlay_accesses_lost(daemon->overlay) : 0;
 }
 
+/* A request that is repeated has been handled by a daemon that died meanwhile. */
+static int upgrade(void *context, char *why, size_t room)
+{
+	struct daemon *daemon = context;
+	bool is_first = !atomic_exchange(&daemon->is_upgrading, true);
+	int rc = -ENOEXEC;
+
+	if (session_is_repeated())
+		snprintf(why, room, "the daemon died meanwhile");
+	else if (!is_first)
+		snprintf(why, room, "another upgrade is under way");
+	else
+		rc = supervisor_upgrade(why, room);
+	if (is_first)
+		atomic_store(&daemon->is_upgrading, false);
+	if (!rc)
+		want(daemon, END_FOR_SUCCESSOR);
+	return rc;
+}
+
 /* The kernel's first request says whether it can repeat others. */
 static bool can_be_taken_over(const struct daemon *daemon)
 {
@@ -305,8 +344,15 @@ static void print_takeovers(const struct daemon *daemon, FILE *out, bool metrics
 					   .value = can_be_taken_over(daemon),
 					   .help = "1 if a daemon that dies can be taken over." };
 
+	struct control_figure upgrades = { .kind = CONTROL_COUNTER,
+					   .name = "upgrades",
+					   .value = (double)atomic_load(&heritage->upgrades),
+					   .help = "Times that another version of shadefs went on "
+						   "with the mount." };
+
 	control_print_figure(out, metrics, &count);
 	control_print_figure(out, metrics, &possible);
+	control_print_figure(out, metrics, &upgrades);
 }
 
 /* What the source counts, and the tier. */
@@ -346,6 +392,7 @@ static int create_control(struct daemon *daemon)
 	static const struct control_hooks hooks = { .print_config = print_config,
 						    .memory_bytes = memory_bytes,
 						    .rescan = rescan,
+						    .upgrade = upgrade,
 						    .catch_up = catch_up,
 						    .accesses_lost = accesses_lost,
 						    .print_more = print_more,
@@ -659,7 +706,8 @@ static int serve(struct daemon *daemon)
 	greet(daemon, line);
 	free(line);
 
-	wait_for_end(daemon);
+	if (wait_for_end(daemon, END_FOR_SUCCESSOR) == END_FOR_SUCCESSOR)
+		make_way(daemon); /* returns if the mount is to end all the same */
 	supervisor_ending();
 	stop(daemon);
 	overlay_free(daemon->overlay);
@@ -688,45 +736,40 @@ static int run(struct daemon *daemon)
 	return serve(daemon);
 }
 
-/* Prints what the child reports. It ends with a 0 if the mount answers. Returns the exit status. */
-static int wait_for_child(int report)
+/* The process was another version of the program, whose daemon has ended by now. */
+static int go_on(struct daemon *daemon, const struct handover *handover, char **argv)
 {
-	static char text[16384]; /* two paths fit */
-	size_t length = 0;
-	ssize_t got;
-	bool failed;
+	struct supervisor_options options = { .options = &daemon->options, .context = daemon };
+	int rc;
 
-	while (length < sizeof(text) - 1 &&
-	       (got = read(report, text + length, sizeof(text) - 1 - length)) > 0)
-		length += (size_t)got;
-	text[length] = 0;
-	failed = !memchr(text, 0, length); /* libfuse may have printed before that */
-	if (!length)
-		fputs("shadefs: the mount did not come up\n", stderr);
-	fputs(text, failed ? stderr : stdout);
-	return failed ? 1 : 0;
-}
-
-/* A program may be started with standard input, output or error closed. What the daemon opens next
- * would get that number, and lose it to /dev/null when the terminal is closed. */
-static void open_standard_files(void)
-{
-	int fd;
-
-	do {
-		fd = open("/dev/null", O_RDWR);
-	} while (fd >= 0 && fd < 2);
-	if (fd > 2)
-		close(fd);
+	options_take(&daemon->options, handover, argv);
+	log_setup(daemon->options.log, !daemon->options.foreground);
+	rc = estate_take(&daemon->estate, &handover->estate, false);
+	if (rc == -EEXIST)
+		upgrade_try_again(argv);
+	daemon->is_successor = true;
+	if (rc)
+		give_up(daemon, "going on with what another version has left", rc, NULL);
+	daemon->heritage = estate_front(daemon->estate);
+	options.estate = daemon->estate;
+	block_signals();
+	supervisor_go_on(&options, handover, &daemon->succession);
+	return serve(daemon);
 }
 
 int main(int argc, char **argv)
 {
 	static struct daemon daemon = { .report = -1 };
+	const struct handover *handover;
 	int report[2];
 	pid_t child;
 
-	open_standard_files();
+	background_open_files();
+	if (upgrade_is_check(argc, argv))
+		return upgrade_check(argv);
+	handover = upgrade_inherited();
+	if (handover)
+		return go_on(&daemon, handover, argv);
 	overlay_clean_up();
 	options_parse(&daemon.options, argc, argv);
 	if (daemon.options.foreground) {
@@ -744,7 +787,7 @@ int main(int argc, char **argv)
 	}
 	if (child > 0) {
 		close(report[1]);
-		return wait_for_child(report[0]);
+		return background_wait_for_child(report[0]);
 	}
 	close(report[0]);
 	daemon.report = report[1];

@@ -12,6 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/format.h"
+#include "daemon/handover.h"
 #include "fail.h"
 #include "number.h"
 #include "shade/sched.h"
@@ -608,13 +610,14 @@ static void print_help(void)
 }
 
 /* mount -N: enters the mount namespace that a file stands for. */
-static void enter_namespace(const char *path)
+static void enter_namespace(struct options *options, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 || setns(fd, CLONE_NEWNS))
 		give_up("namespace %s: %s", path, strerror(errno));
 	close(fd);
+	options->again.is_elsewhere = true;
 }
 
 /* mount(8) calls us as mount.TYPE SOURCE MOUNTPOINT [-sfnv] [-N NAMESPACE] [-o OPTIONS] [-t TYPE].
@@ -633,7 +636,7 @@ static void take_flags(struct options *options, int argc, char **argv)
 		else if (c == 's' && by_mount)
 			options->sloppy = true;
 		else if (c == 'N')
-			enter_namespace(optarg);
+			enter_namespace(options, optarg);
 		else if (c == 'o')
 			set_options(options, optarg);
 		else if (c == '?')
@@ -641,7 +644,7 @@ static void take_flags(struct options *options, int argc, char **argv)
 	}
 }
 
-void options_parse(struct options *options, int argc, char **argv)
+static void set_defaults(struct options *options)
 {
 	*options = (struct options){ .threads = 64,
 				     .staleness_s = 3600,
@@ -654,16 +657,37 @@ void options_parse(struct options *options, int argc, char **argv)
 				     .gid = getegid(),
 				     .log = LOG_WARNINGS,
 				     .tier.timeout_s = 0.5 };
+}
+
+/* A password goes from both while they are parsed. */
+static void remember(struct options *options, char *const *words, unsigned count)
+{
+	const char *password = getenv(TIER_ENVIRONMENT);
+
+	options->again.word_count = count;
+	options->again.words = must(calloc(count + 1, sizeof(*options->again.words)));
+	for (unsigned i = 0; i < count; i++)
+		options->again.words[i] = must(strdup(words[i]));
+	if (password)
+		options->again.password = must(strdup(password));
+}
+
+void options_parse(struct options *options, int argc, char **argv)
+{
+	set_defaults(options);
 	if (argc == 2 && !strcmp(argv[1], "--help")) {
 		print_help();
 		exit(0);
 	}
 	if (argc == 2 && !strcmp(argv[1], "--version")) {
-		puts("shadefs " SHADE_VERSION);
+		printf("shadefs %s\n", format_program());
 		exit(0);
 	}
 	if (!getcwd(options->directory, sizeof(options->directory)))
 		strcpy(options->directory, "/");
+	remember(options, argv, (unsigned)argc);
+	options->again.shown = argv;
+	options->again.program = paths_program();
 	take_flags(options, argc, argv);
 	if (argc - optind != 2)
 		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
@@ -673,6 +697,63 @@ void options_parse(struct options *options, int argc, char **argv)
 	complete_tier(options);
 	if (options->fake)
 		exit(0);
+}
+
+/* --- of a mount that another version has made --------------------------------------------------*/
+
+static void take_names(struct options *options, const struct handover *handover, const char *source)
+{
+	if (nfs_url_is(source)) {
+		complete_url(options, source);
+	} else {
+		options->source_fd = handover->source_fd;
+		options->source = must(strdup(handover->source));
+	}
+	options->mount_fd = -1;
+	options->mount_point = must(strdup(handover->mount_point));
+	options->above_fd = handover->above_fd;
+	options->manifest_fd = handover->manifest_fd;
+}
+
+void options_take(struct options *options, const struct handover *handover, char **argv)
+{
+	int count = (int)handover->word_count;
+	char **words = must(calloc((size_t)count + 1, sizeof(*words)));
+
+	set_defaults(options);
+	if (handover->password && setenv(TIER_ENVIRONMENT, handover->password, true))
+		give_up("out of memory");
+	remember(options, (char *const *)handover->words, handover->word_count);
+	/* Passwords go from the words that are parsed. */
+	for (int i = 0; i < count; i++)
+		words[i] = must(strdup(handover->words[i]));
+	options->again.shown = argv;
+	options->again.program = must(strdup(handover->program));
+	snprintf(options->directory, sizeof(options->directory), "%s", handover->directory);
+	take_flags(options, count, words);
+	if (count - optind != 2)
+		give_up("SOURCE and MOUNTPOINT are needed; see shadefs --help");
+	complete_sizes(options);
+	take_names(options, handover, words[optind]);
+	complete_tier(options);
+	for (int i = 0; i < count; i++)
+		free(words[i]);
+	free(words);
+}
+
+void options_hand_over(const struct options *options, struct handover *handover)
+{
+	handover->source_fd = options->source_fd;
+	handover->above_fd = options->above_fd;
+	handover->manifest_fd = options->manifest_fd;
+	handover->program = options->again.program;
+	handover->directory = options->directory;
+	handover->source = options->source;
+	handover->mount_point = options->mount_point;
+	handover->password = options->again.password;
+	handover->word_count = options->again.word_count;
+	for (unsigned i = 0; i < options->again.word_count; i++)
+		handover->words[i] = options->again.words[i];
 }
 
 void options_print(const struct options *options, FILE *out)
@@ -700,6 +781,11 @@ void options_free(struct options *options)
 		options->texts = text->next;
 		free(text);
 	}
+	for (unsigned i = 0; i < options->again.word_count; i++)
+		free(options->again.words[i]);
+	free(options->again.words);
+	free(options->again.program);
+	free(options->again.password);
 	close(options->above_fd);
 	free(options->source);
 	free(options->mount_point);

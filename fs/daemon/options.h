@@ -55,6 +55,17 @@ struct options {
 	char *manifest;	 /* absolute; NULL: none */
 	int manifest_fd; /* its directory; -1: none */
 
+	/* What another version of the program parses again when it goes on with this mount. */
+	struct {
+		char *program;	   /* the file that was started; NULL: unknown */
+		bool is_elsewhere; /* in a mount namespace of somebody else's, where names mean
+				      other files */
+		char **words;	   /* the command line as it was given, with passwords */
+		char **shown;	   /* and without them, as ps(1) shows it; argv itself */
+		unsigned word_count;
+		char *password; /* of the environment; NULL: there was none */
+	} again;
+
 	/* For options.c alone. */
 	struct {
 		const char *capacity, *inflight, *prefetch;
@@ -67,6 +78,13 @@ struct options {
 /* Fills in `options`. If something is wrong, prints one sentence and exits with 1; after --help,
  * --version and a faked mount it exits with 0. */
 void options_parse(struct options *options, int argc, char **argv);
+
+/* The same for a mount that another version of the program has made: nothing is looked up again but
+ * what the tier needs, and `argv` is what ps(1) shows. */
+struct handover;
+void options_take(struct options *options, const struct handover *handover, char **argv);
+/* Fills in its part of what the next version needs. */
+void options_hand_over(const struct options *options, struct handover *handover);
 
 /* The lesser of RAM and the cgroup's limit, and which it is. */
 uint64_t options_memory(const char **which);
@@ -82,6 +100,8 @@ void options_free(struct options *options);
 int paths_open(const char *what, const char *path);
 /* The name of an open directory, without links. To be freed. */
 char *paths_name(int fd);
+/* The file that this process was started from. To be freed; NULL: unknown. */
+char *paths_program(void);
 /* Everything but the source, which is there already. */
 void paths_complete(struct options *options, const char *source, const char *mount_point);
 

@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -47,6 +48,27 @@ char *paths_name(int fd)
 	if (!copy)
 		give_up("out of memory");
 	return copy;
+}
+
+/* By the name that it was started by, links and all, so that what has taken the place of that file
+ * is found. Some start it by a descriptor, or by /proc. */
+char *paths_program(void)
+{
+	const char *started = (const char *)getauxval(AT_EXECFN);
+	const char *const unnamed[] = { "/dev/fd/", "/proc/" };
+	char directory[4096], *path = NULL;
+	char name[4097] = "";
+
+	if (started && *started != '/' && getcwd(directory, sizeof(directory)) &&
+	    asprintf(&path, "%s/%s", directory, started) < 0)
+		path = NULL;
+	if (started && *started == '/')
+		path = strdup(started);
+	if (path && strncmp(path, unnamed[0], strlen(unnamed[0])) != 0 &&
+	    strncmp(path, unnamed[1], strlen(unnamed[1])) != 0)
+		return path;
+	free(path);
+	return readlink("/proc/self/exe", name, sizeof(name) - 1) > 0 ? strdup(name) : NULL;
 }
 
 /* A daemon that was killed leaves a mount that only gives errors: it is unmounted. fstatfs() tells,

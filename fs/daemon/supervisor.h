@@ -8,6 +8,9 @@
  * The kernel keeps the requests meanwhile, so readers notice nothing but a pause. Since it forks
  * without exec, it has one thread, allocates nothing and waits for no file system.
  *
+ * In an upgrade it becomes another version of the program, see upgrade.h, and the daemon that it
+ * forks then takes over from the last one, which has ended in order.
+ *
  * It gives up, so that readers get errors instead of waiting, if within ten seconds three daemons
  * die that have not answered for a second, if a successor is not ready within five and a second for
  * each 100,000 files, or if the kernel cannot repeat requests (before Linux 6.9). A daemon that
@@ -34,6 +37,8 @@ struct supervisor_options {
 	void *context;
 };
 
+struct handover;
+
 /* What a daemon is told by the supervisor. */
 struct succession {
 	bool is_successor;
@@ -44,6 +49,10 @@ struct succession {
 /* Returns in each daemon, and never in the supervisor, which exits. To be called while there is one
  * thread, with the signals blocked that end the daemon. */
 void supervisor_run(const struct supervisor_options *options, struct succession *succession);
+
+/* The same in a program that the supervisor has become. */
+void supervisor_go_on(const struct supervisor_options *options, const struct handover *handover,
+		      struct succession *succession);
 
 /* --- what a daemon tells the supervisor; any thread may call these */
 
@@ -57,6 +66,10 @@ int supervisor_watch(void);
 void supervisor_ready(void);
 /* An end begins that is not a crash: nobody is to take over. */
 void supervisor_ending(void);
+/* Has the file tried that the program was started from. 0: the supervisor becomes it when the
+ * daemon has ended, which is to be soon. -ENOEXEC with a reason: nothing has changed. Waits for
+ * some seconds; one caller at a time. */
+int supervisor_upgrade(char *why, size_t room);
 /* The daemon exits, but cannot end well: the connections are to be ended. */
 void supervisor_abort(void);
 

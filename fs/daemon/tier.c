@@ -13,7 +13,6 @@
 
 #define FILE_MAX 4096	/* bytes of a file with a secret */
 #define SECRET_LEAST 16 /* bytes */
-#define ENVIRONMENT "SHADEFS_TIER_PASSWORD"
 
 /* --- lists of options --------------------------------------------------------------------------*/
 
@@ -85,13 +84,13 @@ static char *read_secret(const char *option, const char *path, size_t *size)
 /* The environment is for everybody with the same user to read, so its copy there goes. */
 static char *take_environment(void)
 {
-	char *value = getenv(ENVIRONMENT), *copy;
+	char *value = getenv(TIER_ENVIRONMENT), *copy;
 
 	if (!value)
 		return NULL;
 	copy = must(strdup(value));
 	explicit_bzero(value, strlen(value));
-	unsetenv(ENVIRONMENT);
+	unsetenv(TIER_ENVIRONMENT);
 	return copy;
 }
 
@@ -111,7 +110,8 @@ static void complete_password(struct tier_settings *settings)
 	}
 	if (environment && *environment && !settings->url.password) {
 		if (strlen(environment) > ENGINE_PASSWORD_MAX)
-			give_up(ENVIRONMENT " has more than %d characters", ENGINE_PASSWORD_MAX);
+			give_up(TIER_ENVIRONMENT " has more than %d characters",
+				ENGINE_PASSWORD_MAX);
 		settings->url.password = must(strdup(environment));
 	}
 	if (environment)

@@ -8,6 +8,8 @@
 
 #include "tier/url.h"
 
+#define TIER_ENVIRONMENT "SHADEFS_TIER_PASSWORD"
+
 struct store;
 
 /* All strings are to be freed; NULL: not given. */

@@ -172,9 +172,26 @@ void watchdog_stop(void)
 	watchdog = 0;
 }
 
+struct watchdog_place watchdog_place(void)
+{
+	return (struct watchdog_place){ .pid = watchdog > 0 ? watchdog : 0,
+					.channel = watchdog > 0 ? channel : -1 };
+}
+
+void watchdog_take(const struct watchdog_place *place)
+{
+	watchdog = place->pid;
+	channel = place->channel;
+}
+
 void watchdog_leave(void)
 {
 	if (watchdog > 0)
 		close(channel);
 	watchdog = 0;
 }
+
+const struct format_line watchdog_format[] = { FORMAT_SIZE(struct charge),
+					       FORMAT_FIELD(struct charge, mount),
+					       FORMAT_FIELD(struct charge, abort),
+					       FORMAT_NUMBER(WATCHDOG_KINDS), FORMAT_END };

@@ -13,6 +13,10 @@
 #ifndef SHADE_WATCHDOG_H
 #define SHADE_WATCHDOG_H
 
+#include <sys/types.h>
+
+#include "base/format.h"
+
 struct mount;
 
 /* To be called by the main thread while there is no other. 0 or a negative errno. */
@@ -26,6 +30,14 @@ void watchdog_add(enum watchdog_kind kind, const struct mount *mount);
 void watchdog_act(void);
 /* The daemon has ended well: ends the watchdog. */
 void watchdog_stop(void);
+/* The supervisor becomes another program, and goes on with the watchdog that it had. */
+struct watchdog_place {
+	pid_t pid;   /* 0: none */
+	int channel; /* -1: none */
+};
+struct watchdog_place watchdog_place(void);
+void watchdog_take(const struct watchdog_place *place);
+extern const struct format_line watchdog_format[]; /* of what it is told */
 /* In a process that was forked: the watchdog is none of its business. */
 void watchdog_leave(void);
 

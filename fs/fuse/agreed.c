@@ -2,6 +2,7 @@
 #include "fuse/agreed.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/fuse.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -121,3 +122,37 @@ int agreed_repeat(struct fuse_session *fuse, const struct session_heritage *heri
 	process(fuse, &answer, &buffer);
 	return answer.size == size && !memcmp(answer.bytes, heritage->reply, size) ? 0 : -EPROTO;
 }
+
+int agreed_check(const struct fuse_lowlevel_ops *ops, void *user_data,
+		 const struct session_heritage *heritage)
+{
+	char program[] = "shadefs", *argv[] = { program, NULL };
+	struct fuse_args args = FUSE_ARGS_INIT(1, argv);
+	struct fuse_session *fuse = fuse_session_new(&args, ops, sizeof(*ops), user_data);
+	int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
+	int rc = nowhere < 0 ? -errno : -ENOMEM;
+
+	fuse_opt_free_args(&args);
+	if (fuse && nowhere >= 0)
+		rc = agreed_take_connection(fuse, nowhere);
+	if (!rc)
+		rc = agreed_repeat(fuse, heritage);
+	if (fuse)
+		fuse_session_destroy(fuse);
+	return rc;
+}
+
+const struct format_line agreed_format[] = { FORMAT_SIZE(struct session_heritage),
+					     FORMAT_FIELD(struct session_heritage, request),
+					     FORMAT_FIELD(struct session_heritage, reply),
+					     FORMAT_FIELD(struct session_heritage, request_size),
+					     FORMAT_FIELD(struct session_heritage, reply_size),
+					     FORMAT_SIZE(struct mount),
+					     FORMAT_FIELD(struct mount, major),
+					     FORMAT_FIELD(struct mount, above),
+					     FORMAT_FIELD(struct mount, name),
+					     FORMAT_SIZE(struct files_heritage),
+					     FORMAT_FIELD(struct files_heritage, session),
+					     FORMAT_NUMBER(NUMBERS_FIRST),
+					     FORMAT_NUMBER(CONTROL_END),
+					     FORMAT_END };

@@ -18,4 +18,9 @@ void agreed_answer(struct fuse_session *fuse, struct session_heritage *heritage,
  * daemon would have answered something else. */
 int agreed_repeat(struct fuse_session *fuse, const struct session_heritage *heritage);
 
+/* The same without a connection, for handlers that do no more with `user_data` than at the begin of
+ * one. */
+int agreed_check(const struct fuse_lowlevel_ops *ops, void *user_data,
+		 const struct session_heritage *heritage);
+
 #endif

@@ -38,6 +38,10 @@ struct files_options {
 	void *context;
 };
 
+/* Whether this program answers the kernel's first request as the one did that was asked: 0;
+ * -EPROTO: no; or another negative errno. Changes nothing. */
+int files_check(const struct files_heritage *heritage, bool native, bool allow_other);
+
 /* 0 or a negative errno. */
 int files_create(struct files **out, const struct files_options *options);
 /* Where to mount. Nothing is copied. */
@@ -57,6 +61,9 @@ int files_connection(const struct files *files);
 /* A descriptor of the mount's root, which keeps the mount busy, also while files_unmount() is under
  * way; or a negative errno. */
 int files_reach(struct files *files);
+/* Takes no more requests; those at hand are answered if that takes no longer than a moment. The
+ * process ends next. */
+void files_pause(struct files *files);
 /* No request is handled any more when it returns. Nothing happens if it is not mounted. */
 void files_unmount(struct files *files);
 /* Call it every few milliseconds while it is mounted: answers callers that are being killed. */

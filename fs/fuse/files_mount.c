@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/threads.h"
+#include "fuse/agreed.h"
 #include "fuse/internal.h"
 
 #define ATTR_WORKERS 16 /* of them, one at most waits for each directory */
@@ -90,6 +91,32 @@ int files_create(struct files **out, const struct files_options *options)
 	return 0;
 }
 
+static void choose_handlers(struct files *files, bool native)
+{
+	files->native = native;
+	files->shade.is_empty = native;
+	files->ops = files_ops;
+	shade_join(&files->ops);
+	if (native) {
+		files->ops.open = files->ops.opendir = refuse_open;
+		files->ops.read = files_ops.read; /* .shade has no files here */
+	}
+}
+
+int files_check(const struct files_heritage *heritage, bool native, bool allow_other)
+{
+	struct files *files = calloc(1, sizeof(*files));
+	int rc;
+
+	if (!files)
+		return -ENOMEM;
+	files->options.allow_other = allow_other;
+	choose_handlers(files, native);
+	rc = agreed_check(&files->ops, files, &heritage->session);
+	free(files);
+	return rc;
+}
+
 int files_mount(struct files *files, const struct files_point *point, bool native)
 {
 	const struct files_options *o = &files->options;
@@ -113,14 +140,7 @@ int files_mount(struct files *files, const struct files_point *point, bool nativ
 	int rc;
 
 	assert(!files->session);
-	files->native = native;
-	files->shade.is_empty = native;
-	files->ops = files_ops;
-	shade_join(&files->ops);
-	if (native) {
-		files->ops.open = files->ops.opendir = refuse_open;
-		files->ops.read = files_ops.read; /* .shade has no files here */
-	}
+	choose_handlers(files, native);
 	rc = session_create(&session, &options);
 	if (rc)
 		return rc;
@@ -157,6 +177,17 @@ void files_unmount(struct files *files)
 		close(files->root);
 	files->root = -1;
 	lock_release(&files->notify_lock);
+}
+
+void files_pause(struct files *files)
+{
+	struct session *session;
+
+	lock_acquire(&files->notify_lock);
+	session = files->session;
+	lock_release(&files->notify_lock);
+	if (session)
+		(void)session_stop(session);
 }
 
 const struct mount *files_get_mount(const struct files *files)

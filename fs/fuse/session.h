@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/format.h"
 #include "base/mount.h"
 
 #define SESSION_AGREED_MAX 256 /* bytes of an INIT, and of its answer */
@@ -90,6 +91,9 @@ int session_reach(const struct session *session);
 void session_detach(int root);
 
 /* --- of a connection that nobody serves */
+
+/* What all that fuse/ has left is like. */
+extern const struct format_line agreed_format[];
 
 /* Whether the kernel can be made to repeat what was not answered (Linux 6.9). */
 bool session_can_repeat(const struct session_heritage *heritage);

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuse/agreed.h"
 #include "fuse/internal.h"
 
 static_assert(offsetof(struct files, shade) == 0, "the user data begins with it");
@@ -343,6 +344,11 @@ int shade_mount(struct session **out, struct shade *shade, const struct session_
 		*out = NULL;
 	}
 	return rc;
+}
+
+int shade_check(const struct session_heritage *heritage)
+{
+	return agreed_check(&shade_ops, NULL, heritage);
 }
 
 /* --- in a connection of files ------------------------------------------------------------------*/

@@ -20,4 +20,7 @@ struct shade {
  * outlive the session. 0 or a negative errno. */
 int shade_mount(struct session **out, struct shade *shade, const struct session_options *options);
 
+/* files_check() for a connection of its own. */
+int shade_check(const struct session_heritage *heritage);
+
 #endif

@@ -215,3 +215,31 @@ void tree_is_forgotten(struct tree *tree, struct node *node)
 	}
 	lock_release(&tree->lock);
 }
+
+/* Of fields of bits the version of the format tells. */
+const struct format_line tree_format[] = { FORMAT_SIZE(struct node),
+					   FORMAT_FIELD(struct node, parent),
+					   FORMAT_FIELD(struct node, attr),
+					   FORMAT_FIELD(struct node, checked_ms),
+					   FORMAT_FIELD(struct node, next_released),
+					   FORMAT_FIELD(struct node, holders),
+					   FORMAT_FIELD(struct node, released),
+					   FORMAT_FIELD(struct node, dir.children),
+					   FORMAT_FIELD(struct node, dir.child_count),
+					   FORMAT_FIELD(struct node, dir.reading),
+					   FORMAT_FIELD(struct node, dir.is_torn),
+					   FORMAT_FIELD(struct node, dir.closings),
+					   FORMAT_FIELD(struct node, cache.fetch),
+					   FORMAT_FIELD(struct node, cache.late_ms),
+					   FORMAT_FIELD(struct node, cache.slot),
+					   FORMAT_FIELD(struct node, pages.drop),
+					   FORMAT_FIELD(struct node, pages.name),
+					   FORMAT_FIELD(struct node, pages.there),
+					   FORMAT_FIELD(struct node, stale),
+					   FORMAT_FIELD(struct node, detached),
+					   FORMAT_FIELD(struct node, type),
+					   FORMAT_FIELD(struct node, name),
+					   FORMAT_NUMBER(PAGES_STRAY),
+					   FORMAT_NUMBER(PAGES_WHOLE),
+					   FORMAT_NUMBER(PAGES_LEAVING),
+					   FORMAT_END };

@@ -16,6 +16,7 @@
 #ifndef SHADE_TREE_H
 #define SHADE_TREE_H
 
+#include "base/format.h"
 #include "base/keyed.h"
 #include "names/node.h"
 
@@ -190,5 +191,8 @@ int tree_visit(struct tree *tree, const struct tree_visitor *visitor, void *cont
 #define TREE_PATIENT UINT64_MAX
 int tree_refresh(struct tree *tree, uint64_t now_ms, uint64_t age_ms, uint64_t patience_ms,
 		 const _Atomic bool *stop);
+
+/* What nodes are like that a daemon leaves. */
+extern const struct format_line tree_format[];
 
 #endif

@@ -583,6 +583,15 @@ static void unmount_overlay(struct overlay *overlay)
 	close(root);
 }
 
+/* What its thread has not read waits for the successor. */
+void overlay_pause(struct overlay *overlay)
+{
+	fanotify_stop(overlay->fanotify);
+	files_pause(overlay->options.files);
+	if (overlay->control)
+		(void)session_stop(overlay->control);
+}
+
 void overlay_close(struct overlay *overlay)
 {
 	/* Waits for a flush that is under way; no other begins. */
@@ -654,3 +663,20 @@ void overlay_clean_up(void)
 {
 	run_dir_clean_up();
 }
+
+const struct format_line overlay_format[] = { FORMAT_SIZE(struct overlay_heritage),
+					      FORMAT_FIELD(struct overlay_heritage, mount),
+					      FORMAT_FIELD(struct overlay_heritage, control),
+					      FORMAT_FIELD(struct overlay_heritage, top),
+					      FORMAT_FIELD(struct overlay_heritage, listed),
+					      FORMAT_FIELD(struct overlay_heritage, told),
+					      FORMAT_SIZE(struct run_dir),
+					      FORMAT_FIELD(struct run_dir, top),
+					      FORMAT_FIELD(struct run_dir, files),
+					      FORMAT_FIELD(struct run_dir, lock),
+					      FORMAT_NUMBER(OVERLAY_CONTROL),
+					      FORMAT_NUMBER(OVERLAY_EVENTS),
+					      FORMAT_NUMBER(OVERLAY_FILE_SYSTEM),
+					      FORMAT_NUMBER(OVERLAY_LOCK),
+					      FORMAT_NUMBER(OVERLAY_PARTS),
+					      FORMAT_END };

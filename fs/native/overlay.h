@@ -72,6 +72,9 @@ int overlay_open(struct overlay **out, const struct overlay_options *options, ch
 /* Takes over what another daemon had opened, and kept. 0, or a negative errno with a sentence. */
 int overlay_take_over(struct overlay **out, const struct overlay_options *options,
 		      const int parts[OVERLAY_PARTS], char *why, size_t room);
+/* Takes no more requests; those at hand are answered if that takes no longer than a moment. The
+ * process ends next. */
+void overlay_pause(struct overlay *overlay);
 /* Unmounts all. overlay_flush() may still be called, and does nothing. */
 void overlay_close(struct overlay *overlay);
 /* After overlay_close(). NULL is fine. */
@@ -82,6 +85,8 @@ void overlay_abandon(struct overlay *overlay);
 /* The same for what a dead daemon had, given by what it left; `file_system` is the part of that
  * name, or -1, and `above` the directory that the mount point is in. */
 void overlay_abandon_heritage(struct overlay_heritage *heritage, int file_system, int above);
+
+extern const struct format_line overlay_format[];
 
 /* Returns when the cache knows of all opens and closes up to now. */
 void overlay_catch_up(struct overlay *overlay);

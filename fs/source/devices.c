@@ -54,3 +54,14 @@ unsigned devices_number(struct devices *devices, uint32_t major, uint32_t minor)
 	}
 	return DEVICES_KNOWN + (unsigned)(key % (STORE_DEV_ELSEWHERE - DEVICES_KNOWN));
 }
+
+const struct format_line devices_format[] = { FORMAT_SIZE(struct devices),
+					      FORMAT_NUMBER(STORE_DEVICES),
+					      FORMAT_SIZE(struct store_attr),
+					      FORMAT_FIELD(struct store_attr, ino),
+					      FORMAT_FIELD(struct store_attr, size),
+					      FORMAT_FIELD(struct store_attr, mtime_ns),
+					      FORMAT_FIELD(struct store_attr, ctime_ns),
+					      FORMAT_FIELD(struct store_attr, uid),
+					      FORMAT_FIELD(struct store_attr, gid),
+					      FORMAT_END };

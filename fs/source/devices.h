@@ -12,6 +12,7 @@
 
 #include <stdatomic.h>
 
+#include "base/format.h"
 #include "source/attr.h"
 
 #define DEVICES_KNOWN 1536 /* have numbers of their own */
@@ -19,6 +20,8 @@
 struct devices {
 	_Atomic uint64_t keys[DEVICES_KNOWN]; /* by number, without gaps; 0: none */
 };
+
+extern const struct format_line devices_format[]; /* with the attributes that name them */
 
 struct estate;
 

@@ -34,6 +34,9 @@
  *     forget JOB                 the orders and scores of a job go, and the job itself unless it
  *                                has open files; 0: the job that is always there. Without JOB: all
  *                                jobs whose trainings are gone
+ *     upgrade                    the program that was started is started anew, perhaps another
+ *                                version, and goes on with the mount. For root and who mounted.
+ *                                ENOEXEC: it cannot, as the answer says, and nothing has changed
  *
  * PATH is the rest of the line, relative to the mount; SAMPLE is an id or a path, and a path
  * of digits alone is written ./123. In both \nnn (octal) is a byte and \\ a backslash.

@@ -85,6 +85,9 @@ struct sched_job_stats {
 	bool ended;		/* since sched_abandon() it has said nothing */
 };
 
+/* How they are laid out there: another number, another layout. */
+#define SCHED_ORDER_FORMAT 1
+
 /* Where orders are kept, for whoever wants them to outlive the handle: blocks of zeros, which count
  * from when they are kept on. A block that is kept may be adopted by another handle. */
 struct sched_memory {

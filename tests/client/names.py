@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 VERBS = set("status stats top report score order epoch warm evict pin unpin capacity policy rescan "
-            "forget umount debug".split())
+            "forget upgrade umount debug".split())
 SHADECTL, ROOT = sys.argv[1:3]
 failures = 0
 

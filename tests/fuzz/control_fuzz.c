@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -211,6 +212,12 @@ static int on_rescan(void *ctx)
 	return digest_text(ctx, 'r', "rescan");
 }
 
+static int on_upgrade(void *ctx, char *why, size_t room)
+{
+	snprintf(why, room, "it is refused");
+	return digest_text(ctx, 'a', "upgrade");
+}
+
 static const struct control_ops ops = {
 	.sample_count = on_sample_count,
 	.find_sample = on_find_sample,
@@ -232,6 +239,7 @@ static const struct control_ops ops = {
 	.capacity = on_capacity,
 	.policy = on_policy,
 	.rescan = on_rescan,
+	.upgrade = on_upgrade,
 	.forget = on_forget,
 	.table = on_table,
 };
@@ -337,7 +345,7 @@ size_t fuzz_make(struct fuzz_random *random, uint8_t *data)
 		FUZZ_PART("pin ./x\npin ./\n"),
 		FUZZ_PART("evict ./y\nunpin z\n"),
 		FUZZ_PART("capacity 40%\ncapacity 8G\n"),
-		FUZZ_PART("policy lru\nuses 2.5\nrescan\nforget\nforget a b\n# note\n\n"),
+		FUZZ_PART("policy lru\nuses 2.5\nrescan\nupgrade\nforget\nforget a b\n# note\n\n"),
 		FUZZ_PART("\365SHD\1\0\1\0\30\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\0\0\200"
 			  "?\0\0\0@"),
 		FUZZ_PART("\365SHD\1\0\2\0\30\0\0\0\0\0\0\0\7\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\5\0\0\0"

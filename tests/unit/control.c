@@ -25,8 +25,9 @@ Test(control, every_command)
 		       "capacity 40%\n"
 		       "policy lru\n"
 		       "forget a job\n"
-		       "rescan\n",
-		       "ok 14 commands\n");
+		       "rescan\n"
+		       "upgrade\n",
+		       "ok 15 commands\n");
 	cr_assert_str_eq(world.log, "score 5 0.25\n"
 				    "score 6 1000\n"
 				    "epoch 18446744073709551615\n"
@@ -40,8 +41,20 @@ Test(control, every_command)
 				    "capacity 0 0.4\n"
 				    "policy lru\n"
 				    "forget a job\n"
-				    "rescan\n");
+				    "rescan\n"
+				    "upgrade\n");
 	cr_assert_eq(world.score_calls, 1);
+}
+
+Test(control, an_upgrade_that_is_refused)
+{
+	world.refuse = -ENOEXEC;
+	cr_assert_eq(say("upgrade\n"), -ENOEXEC);
+	cr_assert_str_eq(control_parser_answer(p), "it is refused\n");
+	cr_assert_eq(say("epoch 1\nupgrade\n"), -ENOEXEC);
+	cr_assert_str_eq(control_parser_answer(p),
+			 "line 2: upgrade: it is refused; what came before it was applied, what "
+			 "follows was not\n");
 }
 
 Test(control, orders_of_a_group)
@@ -207,6 +220,7 @@ static const char *const bad_lines[][2] = {
 	{ "policy magic\n", "policy: 'magic' is not a policy" },
 	{ "policy lru lru\n", "policy: 'lru' is too much" },
 	{ "rescan all\n", "rescan: 'all' is too much" },
+	{ "upgrade now\n", "upgrade: 'now' is too much" },
 };
 
 Test(control, bad_lines)

@@ -180,6 +180,15 @@ static int world_rescan(void *ctx)
 	return 0;
 }
 
+static int world_upgrade(void *ctx, char *why, size_t room)
+{
+	struct world *w = ctx;
+
+	snprintf(why, room, "it is refused");
+	note(ctx, "upgrade\n");
+	return w->refuse;
+}
+
 static void world_table(void *ctx, const uint32_t *ids, uint32_t count)
 {
 	struct world *w = ctx;
@@ -210,6 +219,7 @@ static const struct control_ops world_ops = {
 	.capacity = world_capacity,
 	.policy = world_policy,
 	.rescan = world_rescan,
+	.upgrade = world_upgrade,
 	.forget = world_forget,
 	.table = world_table,
 };

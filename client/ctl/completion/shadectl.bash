@@ -19,7 +19,7 @@ _shadectl_begin() {
 
 _shadectl() {
 	local verbs='status stats top report score order epoch warm evict pin unpin capacity policy
-		rescan forget umount debug'
+		rescan forget upgrade umount debug'
 	local policies='shade app icache minio lru lfu fifo'
 	local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
 	local verb=${COMP_WORDS[1]} options='--help'
