@@ -35,6 +35,7 @@ struct sample {
 struct sched {
 	const struct policy *policy;
 	void *policy_state;
+	struct sched_memory memory; /* of orders */
 
 	struct sample *samples;
 	uint64_t *resident; /* bitmap */
@@ -72,6 +73,7 @@ uint32_t abandoned_next(struct sched *s);
 
 /* --- jobs.c */
 
+extern const struct sched_memory core_heap;
 /* Scores of several jobs have changed, or whose they are. */
 void core_rank_anew(struct sched *s);
 

@@ -22,9 +22,11 @@ static uint64_t score_weight(float score)
 	return (uint64_t)(weight < WEIGHT_MAX ? weight : WEIGHT_MAX);
 }
 
-int job_init(struct job *job, size_t stride)
+int job_init(struct job *job, uint32_t number, size_t stride, const struct sched_memory *memory)
 {
-	*job = (struct job){ .period = 1,
+	*job = (struct job){ .number = number,
+			     .memory = memory,
+			     .period = 1,
 			     .scan = PLACE_NONE,
 			     .benefit = -1,
 			     .pace = 1,
@@ -33,11 +35,10 @@ int job_init(struct job *job, size_t stride)
 	return percentiles_init(&job->percentiles);
 }
 
-static void order_free(struct order *order)
+static void order_free(const struct job *job, struct order *order)
 {
-	free(order->ids);
+	job->memory->give_back(job->memory->context, order->block);
 	free(order->next);
-	free(order->consumed);
 	posset_free(&order->resident);
 	*order = (struct order){ 0 };
 }
@@ -45,7 +46,7 @@ static void order_free(struct order *order)
 void job_free(struct job *job)
 {
 	for (unsigned i = 0; i < SCHED_ORDERS_MAX; i++)
-		order_free(&job->orders[i]);
+		order_free(job, &job->orders[i]);
 	percentiles_free(&job->percentiles);
 	if (job->owns_samples)
 		free(job->samples);
@@ -90,18 +91,40 @@ void job_forget(struct job *job, uint32_t id)
 
 /* --- orders ------------------------------------------------------------------- */
 
-static int order_init(struct order *order, uint64_t epoch, const uint32_t *ids, uint32_t count)
+static struct order_block *block_new(const struct job *job, uint64_t epoch, const uint32_t *ids,
+				     uint32_t count)
 {
-	*order = (struct order){ .epoch = epoch, .count = count, .left = count };
-	order->ids = array_new(count, sizeof(*order->ids));
-	order->next = array_new(count, sizeof(*order->next));
-	order->consumed = array_new(bits_words(count), sizeof(*order->consumed));
-	if (!order->ids || !order->next || !order->consumed ||
-	    posset_init(&order->resident, count)) {
-		order_free(order);
+	size_t words = bits_words(count);
+	struct order_block *block = job->memory->get(
+		job->memory->context,
+		sizeof(*block) + words * sizeof(*block->words) + count * sizeof(*ids));
+
+	if (!block)
+		return NULL;
+	block->number = job->announced + 1;
+	block->epoch = epoch;
+	block->job = job->number;
+	block->count = count;
+	memcpy(block->words + words, ids, count * sizeof(*ids));
+	return block;
+}
+
+/* The order has the block from now on, even if there is no memory for the rest. */
+static int order_init(const struct job *job, struct order *order, struct order_block *block)
+{
+	uint32_t count = block->count;
+
+	*order = (struct order){ .block = block,
+				 .epoch = block->epoch,
+				 .count = count,
+				 .left = count,
+				 .consumed = block->words,
+				 .ids = (uint32_t *)(block->words + bits_words(count)),
+				 .next = array_new(count, sizeof(*order->next)) };
+	if (!order->next || posset_init(&order->resident, count)) {
+		order_free(job, order);
 		return -ENOMEM;
 	}
-	memcpy(order->ids, ids, count * sizeof(*ids));
 	return 0;
 }
 
@@ -211,37 +234,90 @@ static void keep_consumed(struct order *fresh, const struct order *old)
 	}
 }
 
+/* `slot` has the order `fresh` from now on, or none. One that is kept is there before the one that
+ * it replaces goes. */
+static void place_order(struct job *job, struct order *slot, const struct order *fresh)
+{
+	bool is_new = !slot->count || slot->epoch != fresh->epoch;
+
+	if (fresh->block)
+		job->memory->keep(job->memory->context, fresh->block);
+	if (job->scan != PLACE_NONE && place_slot(job->scan) == slot - job->orders)
+		job->scan = PLACE_NONE;
+	order_free(job, slot);
+	*slot = *fresh;
+	resequence(job);
+	if (is_new && fresh->count && job->sequence[job->order_count - 1] == slot - job->orders)
+		link_order(job, (uint32_t)(slot - job->orders));
+	else
+		relink(job);
+}
+
+static int new_order(struct job *job, struct order *fresh, uint64_t epoch, const uint32_t *ids,
+		     uint32_t count)
+{
+	struct order_block *block = block_new(job, epoch, ids, count);
+
+	if (!block || order_init(job, fresh, block))
+		return -ENOMEM;
+	job->announced = block->number;
+	return 0;
+}
+
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count)
 {
 	struct order *old = find_order(job, epoch);
 	struct order *slot = old ? old : free_slot(job);
-	struct order fresh = { 0 };
-	int rc;
+	struct order fresh = { .epoch = epoch };
 
 	if (epoch < job->epoch)
 		return -ERANGE;
 	if (count && !slot)
 		return -ENOSPC;
-	if (count) {
-		rc = order_init(&fresh, epoch, ids, count);
-		if (rc)
-			return rc;
-	}
+	if (count && new_order(job, &fresh, epoch, ids, count))
+		return -ENOMEM;
 	for (uint32_t i = 0; i < count; i++)
 		job_name(job, ids[i]);
 	if (!slot)
 		return 0;
-	if (old && !old->is_anew)
+	if (old && !old->block->is_anew)
 		keep_consumed(&fresh, old);
-	if (job->scan != PLACE_NONE && place_slot(job->scan) == slot - job->orders)
-		job->scan = PLACE_NONE;
-	order_free(slot);
-	*slot = fresh;
-	resequence(job);
-	if (!old && count && job->sequence[job->order_count - 1] == slot - job->orders)
-		link_order(job, (uint32_t)(slot - job->orders));
-	else
-		relink(job);
+	place_order(job, slot, &fresh);
+	return 0;
+}
+
+/* What comes from elsewhere may be anything. */
+static bool is_for(const struct job *job, const struct order_block *block)
+{
+	const uint32_t *ids = (const uint32_t *)(block->words + bits_words(block->count));
+
+	if (!block->count || block->epoch < job->epoch || block->job != job->number)
+		return false;
+	for (uint32_t i = 0; i < block->count; i++)
+		if (ids[i] >= job->sample_count)
+			return false;
+	return true;
+}
+
+int job_adopt(struct job *job, struct order_block *block)
+{
+	struct order *old = find_order(job, block->epoch);
+	struct order *slot = old ? old : free_slot(job);
+	struct order fresh;
+
+	if (block->number > job->announced)
+		job->announced = block->number;
+	if (!is_for(job, block) || !slot || (old && old->block->number > block->number)) {
+		job->memory->give_back(job->memory->context, block);
+		return 0;
+	}
+	if (order_init(job, &fresh, block))
+		return -ENOMEM;
+	for (uint32_t i = 0; i < fresh.count; i++) {
+		fresh.left -= bits_test(fresh.consumed, i);
+		job_name(job, fresh.ids[i]);
+	}
+	place_order(job, slot, &fresh);
 	return 0;
 }
 
@@ -258,7 +334,7 @@ static bool drop_orders(struct job *job, uint64_t before, bool all)
 		dropped |= order->left > 0;
 		if (job->scan != PLACE_NONE && place_slot(job->scan) == i)
 			job->scan = PLACE_NONE;
-		order_free(order);
+		order_free(job, order);
 	}
 	resequence(job);
 	if (dropped)
@@ -276,7 +352,7 @@ void job_epoch(struct job *job, uint64_t epoch, bool *dropped)
 	struct order *same = epoch == job->epoch ? find_order(job, epoch) : NULL;
 
 	if (same)
-		same->is_anew = true;
+		same->block->is_anew = 1;
 	*dropped = drop_orders(job, epoch, epoch < job->epoch);
 	if (epoch != job->epoch) {
 		job->period++;
@@ -400,7 +476,8 @@ uint64_t job_order_bytes(const struct job *job)
 	for (unsigned i = 0; i < job->order_count; i++) {
 		const struct order *order = &job->orders[job->sequence[i]];
 
-		bytes += order->count * (sizeof(*order->ids) + sizeof(*order->next)) +
+		bytes += sizeof(*order->block) +
+			 order->count * (sizeof(*order->ids) + sizeof(*order->next)) +
 			 bits_words(order->count) * sizeof(*order->consumed) +
 			 posset_bytes(&order->resident);
 	}

@@ -23,14 +23,27 @@
 #define PLACE_NONE UINT32_MAX
 #define SCORE_NONE (-1.0f)
 
-struct order {
+/* All of an order that is not computed from the rest: one block of memory, which may outlive the
+ * job. `words` are the bitmap of what was consumed, then the ids. */
+struct order_block {
+	uint64_t number; /* of a job's orders the later one has the higher */
 	uint64_t epoch;
-	uint32_t count; /* 0: the slot is free */
-	uint32_t left;	/* not consumed yet */
-	bool is_anew; /* its epoch has begun once more: if it is announced again, from its start */
-	uint32_t *ids;
+	uint32_t job;
+	uint32_t count;
+	uint32_t is_anew; /* its epoch has begun once more: if it is announced again, it is read
+			   * from its start */
+	uint32_t unused;
+	uint64_t words[];
+};
+
+struct order {
+	struct order_block *block; /* NULL: the slot is free */
+	uint64_t epoch;
+	uint32_t count;		/* 0: the slot is free */
+	uint32_t left;		/* not consumed yet */
+	uint32_t *ids;		/* in the block */
 	uint32_t *next;		/* place of the same sample's following entry */
-	uint64_t *consumed;	/* bitmap */
+	uint64_t *consumed;	/* bitmap, in the block */
 	struct posset resident; /* kept by the policy: entries that are next uses of residents */
 };
 
@@ -46,8 +59,11 @@ struct job {
 	void *samples; /* struct job_sample, `stride` bytes apart: see job_sample() */
 	size_t stride;
 	bool owns_samples;
-	bool guessed; /* its orders are: see sched_job_guess() */
-	bool ended;   /* its training has, and has said nothing since */
+	uint32_t number;		   /* the handle's */
+	const struct sched_memory *memory; /* of its orders */
+	uint64_t announced;		   /* orders, ever */
+	bool guessed;			   /* its orders are: see sched_job_guess() */
+	bool ended;			   /* its training has, and has said nothing since */
 	uint32_t sample_count;
 	uint32_t period;	/* one more with each epoch that begins; from 1 */
 	uint32_t covered;	/* samples seen in this period */
@@ -99,7 +115,7 @@ static inline struct job_sample *job_sample(const struct job *job, uint32_t id)
 
 /* A job that knows no samples yet. With a stride of 0 it has an array of its own for
  * them, else the caller keeps them somewhere and calls job_attach(). 0 or -ENOMEM. */
-int job_init(struct job *job, size_t stride);
+int job_init(struct job *job, uint32_t number, size_t stride, const struct sched_memory *memory);
 void job_free(struct job *job);
 /* Makes room for `samples`, without making them known. 0 or -ENOMEM. */
 int job_reserve(struct job *job, uint32_t samples);
@@ -113,6 +129,8 @@ void job_score(struct job *job, uint32_t id, float score);
  * beginning that both share stays consumed: a training may think better of the rest.
  * -ENOMEM, -ENOSPC, -ERANGE (a past epoch). */
 int job_order(struct job *job, uint64_t epoch, const uint32_t *ids, uint32_t count);
+/* Takes an order from the memory of another handle: see sched_adopt_order(). */
+int job_adopt(struct job *job, struct order_block *block);
 /* The job reads this sample; those that an order names are named by it. */
 void job_name(struct job *job, uint32_t id);
 /* Nothing is known of what it reads. */

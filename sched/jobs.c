@@ -51,6 +51,35 @@ static void set_paces(struct sched *s)
 			s->jobs[i]->pace = s->jobs[i]->seconds > 0 ? s->jobs[i]->seconds : mean;
 }
 
+/* --- memory of orders: the heap, if nobody has another ------------------------------------------
+ */
+
+static void *heap_get(void *context, size_t bytes)
+{
+	(void)context;
+	return calloc(1, bytes);
+}
+
+static void heap_keep(void *context, void *block)
+{
+	(void)context, (void)block;
+}
+
+static void heap_give_back(void *context, void *block)
+{
+	(void)context;
+	free(block);
+}
+
+const struct sched_memory core_heap = { heap_get, heap_keep, heap_give_back, NULL };
+
+void sched_set_memory(struct sched *s, const struct sched_memory *memory)
+{
+	s->memory = *memory;
+}
+
+/* --- begin and end -----------------------------------------------------------------------------*/
+
 static void set_job(struct sched *s, uint32_t slot, struct job *job)
 {
 	s->jobs[slot] = job;
@@ -72,7 +101,7 @@ int sched_job_begin(struct sched *s, uint32_t *out)
 	job = malloc(sizeof(*job));
 	if (!job)
 		return -ENOMEM;
-	if (job_init(job, slot == 0 ? sizeof(struct sample) : 0)) {
+	if (job_init(job, slot, slot == 0 ? sizeof(struct sample) : 0, &s->memory)) {
 		free(job);
 		return -ENOMEM;
 	}
@@ -192,6 +221,21 @@ int sched_order(struct sched *s, uint32_t job_id, uint64_t epoch, const uint32_t
 		return rc;
 	horizon_changed(s);
 	return 0;
+}
+
+int sched_adopt_order(struct sched *s, void *block)
+{
+	struct job *job = sched_job(s, ((const struct order_block *)block)->job);
+	int rc;
+
+	if (!job) {
+		s->memory.give_back(s->memory.context, block);
+		return -ERANGE;
+	}
+	rc = job_adopt(job, block);
+	if (!rc)
+		horizon_changed(s);
+	return rc;
 }
 
 int sched_skip(struct sched *s, uint32_t job_id, uint32_t id)

@@ -135,6 +135,7 @@ int sched_create(struct sched **out, uint64_t capacity_bytes, const char *name)
 	if (!s)
 		return -ENOMEM;
 	s->stats.capacity_bytes = capacity_bytes;
+	s->memory = core_heap;
 	if (policy_start(s, policy)) {
 		free(s);
 		return -ENOMEM;

@@ -2,6 +2,7 @@
 """Which process is the daemon: what the user starts is a supervisor, and the daemon is its child."""
 
 GUARD = "shadefs-guard"
+DAEMON = "shadefs-daemon"
 
 
 def children(pid):
@@ -33,6 +34,12 @@ def has_ended(pid):
 def family(pid):
     """A process, its children, theirs, and so on."""
     return [pid, *(one for child in children(pid) for one in family(child))]
+
+
+def daemons(supervisor):
+    """Those that serve, have served and are not reaped yet, or are about to. What else a supervisor
+    starts has other names."""
+    return [pid for pid in children(supervisor) if name_of(pid) == DAEMON]
 
 
 def daemon_pid(supervisor):

@@ -31,7 +31,11 @@ enum estate_kind {
 	ESTATE_NODE,	/* names/: struct node */
 	ESTATE_NEWS,	/* names/: what the tree has not told of yet */
 	ESTATE_NUMBERS, /* cache/: the ids of samples */
-	ESTATE_CONTROL, /* control/: see its heirs.h */
+	ESTATE_SAID,	/* cache/: what was said, see said.c */
+	ESTATE_SCORES,	/* cache/: the scores of a job */
+	ESTATE_ORDER,	/* sched/: an order of a job */
+	ESTATE_OPEN,	/* control/: an open file */
+	ESTATE_PART,	/* control/: a part of one */
 	ESTATE_KINDS
 };
 

@@ -262,6 +262,6 @@ int cache_importance(struct cache *cache, uint32_t jobs, float **importance, uin
 uint32_t cache_ahead(struct cache *cache, uint32_t job, uint32_t *ids, uint32_t max);
 
 /* What else the cache leaves. */
-extern const struct format_line cache_format[];
+extern const struct format_line cache_format[], said_format[];
 
 #endif

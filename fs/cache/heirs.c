@@ -8,7 +8,8 @@
  * too few; that costs a drop, or a file that stays until room is needed.
  *
  * A file is resident again if all of it was stored. Whatever else the kernel may have of a file is
- * dropped: it counts as nothing, and some of it may be of two versions, which young.c knew.
+ * dropped: some of it may be of two versions, which young.c knew. Until all of that is counted as
+ * leaving nothing is fetched, or memory could be above the capacity.
  *
  * What the kernel was to be told is told again, since nobody knows how far the dead daemon had got:
  * that directories have changed, and that names are not what they were.
@@ -34,6 +35,8 @@ static void reset(void *context, struct node *node)
 	uint32_t *slot_count = context;
 
 	node->pages.drop = DROP_NONE;
+	if (node->pages.name != TELLING_NOTHING)
+		node->pages.name = TELLING_OWED;
 	if (!node_is_file(node))
 		return;
 	node->cache.fetch = NULL;
@@ -182,7 +185,7 @@ int heirs_inherit(struct cache *cache)
 	retire_empty_locked(cache);
 	lock_release(&cache->lock);
 	tree_for_all(cache->tree, give_slot, cache);
-	return 0;
+	return said_restore(cache);
 }
 
 /* --- pages --------------------------------------------------------------------------------------
@@ -220,18 +223,23 @@ static void settle_file_locked(struct cache *cache, struct node *node, uint64_t 
 /* What it was to be told of a name, and that a node without a name has none. */
 static void settle_name(struct cache *cache, struct node *node)
 {
-	bool is_owed = node->pages.name != TELLING_NOTHING || node->detached;
+	bool is_owed = page_cache_take_owed(cache->page_cache, node) || node->detached;
 
 	if (node_is_dir(node) && atomic_exchange(&node->dir.is_torn, false))
 		is_owed = true;
-	node->pages.name = TELLING_NOTHING;
 	if (is_owed && node->lookups)
 		page_cache_forget_name(cache->page_cache, node);
 }
 
+struct settling {
+	struct cache *cache;
+	uint64_t now_ms;
+};
+
 static void settle(void *context, struct node *node)
 {
-	struct cache *cache = context;
+	const struct settling *settling = context;
+	struct cache *cache = settling->cache;
 
 	settle_name(cache, node);
 	if (!node->lookups)
@@ -242,14 +250,20 @@ static void settle(void *context, struct node *node)
 		(void)page_cache_drop(cache->page_cache, node);
 	} else if (node_is_file(node)) {
 		lock_acquire(&cache->lock);
-		settle_file_locked(cache, node, clock_now_ms());
+		settle_file_locked(cache, node, settling->now_ms);
 		lock_release(&cache->lock);
 	}
 }
 
 void cache_settle(struct cache *cache)
 {
-	tree_for_all(cache->tree, settle, cache);
+	struct settling settling = { cache, clock_now_ms() };
+
+	tree_for_all(cache->tree, settle, &settling);
+	lock_acquire(&cache->lock);
+	cache->is_settled = true;
+	start_soon_locked(cache);
+	lock_release(&cache->lock);
 }
 
 const struct format_line cache_format[] = { FORMAT_SIZE(struct kept_numbers),

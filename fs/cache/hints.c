@@ -34,8 +34,10 @@ int cache_job_begin(struct cache *cache, uint32_t *job)
 
 	lock_acquire(&cache->lock);
 	rc = sched_job_begin(cache->sched, job);
-	if (!rc)
+	if (!rc) {
 		history_job_locked(cache, *job, now_ms);
+		said_begin_locked(cache, *job);
+	}
 	lock_release(&cache->lock);
 	return rc;
 }
@@ -46,6 +48,8 @@ int cache_job_end(struct cache *cache, uint32_t job)
 
 	lock_acquire(&cache->lock);
 	rerate_ahead_locked(cache, job);
+	if (job)
+		said_end_locked(cache, job);
 	if (job)
 		(void)sched_abandon(cache->sched, job);
 	rc = sched_job_end(cache->sched, job);
@@ -61,6 +65,8 @@ int cache_job_guess(struct cache *cache, uint32_t job)
 
 	lock_acquire(&cache->lock);
 	rc = sched_job_guess(cache->sched, job);
+	if (!rc)
+		said_guess_locked(cache, job);
 	lock_release(&cache->lock);
 	return rc;
 }
@@ -91,6 +97,7 @@ int cache_job_forget(struct cache *cache, uint32_t job)
 	lock_acquire(&cache->lock);
 	rerate_ahead_locked(cache, job);
 	rc = sched_forget_job(cache->sched, job);
+	said_forget_scores_locked(cache, job);
 	start_soon_locked(cache);
 	lock_release(&cache->lock);
 	return rc;
@@ -131,8 +138,10 @@ int cache_score(struct cache *cache, uint32_t job, const uint32_t *ids, const fl
 		rc = numbering_slot(&cache->numbering, ids[i], &slot);
 		if (!rc)
 			rc = sched_score(cache->sched, job, slot, scores[i]);
-		if (!rc)
+		if (!rc) {
+			said_score_locked(cache, job, slot, scores[i]);
 			ratings_change_locked(cache, slot);
+		}
 	}
 	lock_release(&cache->lock);
 	return rc;
@@ -216,6 +225,7 @@ int cache_epoch(struct cache *cache, uint32_t job, uint64_t epoch)
 	rc = sched_epoch(cache->sched, job, epoch);
 	start_soon_locked(cache);
 	if (!rc) {
+		said_epoch_locked(cache, job, epoch);
 		history_epoch_locked(cache, job, epoch, now_ms);
 		rerate_ahead_locked(cache, job);
 	}
@@ -240,6 +250,7 @@ void cache_set_uses(struct cache *cache, uint32_t job, double uses)
 	lock_acquire(&cache->lock);
 	if (job < SCHED_JOBS_MAX)
 		cache->jobs[job].uses = uses;
+	said_uses_locked(cache, job, uses);
 	lock_release(&cache->lock);
 }
 
@@ -289,6 +300,7 @@ static void lower_or_raise_locked(struct cache *cache, uint64_t bytes, uint64_t 
 	if (bytes > cache->ceiling_bytes)
 		cache->ceiling_bytes = bytes;
 	(void)sched_set_capacity(cache->sched, for_policy);
+	said_capacity_locked(cache, bytes);
 	drop_excess_locked(cache, now_ms);
 	wait_for_drops_locked(cache, now_ms);
 	if (policy_stats_locked(cache).capacity_bytes == for_policy)
@@ -317,6 +329,8 @@ int cache_set_policy(struct cache *cache, const char *policy)
 
 	lock_acquire(&cache->lock);
 	rc = sched_set_policy(cache->sched, policy);
+	if (!rc)
+		said_policy_locked(cache);
 	lock_release(&cache->lock);
 	return rc;
 }
@@ -348,8 +362,13 @@ int cache_pin(struct cache *cache, const char *path, bool pin)
 	if (rc)
 		return rc;
 	lock_acquire(&cache->lock);
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < count; i++) {
+		struct node *node = cache_node_locked(cache, slots[i]);
+
 		(void)(pin ? sched_pin : sched_unpin)(cache->sched, slots[i]);
+		if (node)
+			node->cache.is_pinned = pin;
+	}
 	lock_release(&cache->lock);
 	free(slots);
 	return 0;

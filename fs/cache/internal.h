@@ -22,6 +22,7 @@
  *	epochs.c	a bounded record of epochs; history.c puts it together and copies it
  *	report.c	figures
  *	life.c		begin and end; the clock's thread
+ *	said.c		what was said, kept for a successor
  *	heirs.c		what a successor makes of what a dead daemon has left
  *	page_cache.c	the threads that reach the kernel's page cache
  *
@@ -193,6 +194,7 @@ struct cache {
 	struct sched *sched;
 	struct slots slots;
 	struct numbering numbering;
+	struct said *said;		   /* for a successor; NULL: there will be none */
 	struct kept_numbers *kept_numbers; /* the same in the estate; NULL: none */
 	struct keyed_table waiters;	   /* all that wait for fetches and ranges */
 	struct waits waits;		   /* how long */
@@ -215,6 +217,7 @@ struct cache {
 	struct cache_stats stats; /* the counters of its own */
 	bool start_wanted;	  /* the clock's thread is to start what there is room for */
 	bool stopping;
+	bool is_settled; /* lock: nothing is fetched before: see cache_settle() */
 };
 
 /* --- access.c ---------------------------------------------------------------------------------*/
@@ -257,6 +260,27 @@ int heirs_inherit(struct cache *cache);
 void heirs_take_pages(struct cache *cache);
 /* There is another numbering. Without memory a successor has to scan again. */
 void heirs_keep_numbers_locked(struct cache *cache);
+
+/* --- said.c: for a successor; nothing without an estate ---------------------------------------*/
+
+/* 0 or -ENOMEM. Before slots and jobs are made. */
+int said_open(struct cache *cache);
+/* A successor has the slots that there were. 0 or -ENOMEM. */
+int said_restore(struct cache *cache);
+void said_begin_locked(struct cache *cache, uint32_t job);
+void said_end_locked(struct cache *cache, uint32_t job);
+void said_guess_locked(struct cache *cache, uint32_t job);
+void said_epoch_locked(struct cache *cache, uint32_t job, uint64_t epoch);
+void said_uses_locked(struct cache *cache, uint32_t job, double uses);
+void said_score_locked(struct cache *cache, uint32_t job, uint32_t slot, float score);
+void said_forget_scores_locked(struct cache *cache, uint32_t job);
+/* The slot's sample is gone: nobody has scored it. */
+void said_forget_slot_locked(struct cache *cache, uint32_t slot);
+/* The names of samples have changed. */
+void said_names_locked(struct cache *cache);
+void said_capacity_locked(struct cache *cache, uint64_t bytes);
+/* The core has another policy. */
+void said_policy_locked(struct cache *cache);
 
 /* --- fetch.c ----------------------------------------------------------------------------------*/
 

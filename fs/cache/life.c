@@ -129,6 +129,7 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	cache->page_bytes = (uint64_t)sysconf(_SC_PAGESIZE);
 	cache->ceiling_bytes = options->capacity_bytes;
 	cache->young_end = &cache->young;
+	cache->is_settled = !options->is_successor;
 	cache->ranges.files_end = &cache->ranges.files;
 	cache->waiting_end = &cache->waiting;
 	cache->budget.limit_bytes = options->inflight_bytes;
@@ -141,6 +142,8 @@ int cache_create(struct cache **out, struct store *store, const struct cache_opt
 	if (!rc)
 		rc = sched_create(&cache->sched, options->capacity_bytes - options->inflight_bytes,
 				  options->policy);
+	if (!rc)
+		rc = said_open(cache);
 	if (!rc)
 		rc = tree_open(&cache->tree, store, &names);
 	if (!rc && options->is_successor)

@@ -123,6 +123,16 @@ static int scan_dir(struct scan *scan, struct node *dir)
 	return rc;
 }
 
+/* Then whoever reads `samples` has the right list, also of a daemon that has died. */
+static bool is_as_before_locked(const struct cache *cache, const struct scan *scan)
+{
+	const struct numbering *numbering = &cache->numbering;
+
+	lock_assert_held(&cache->lock);
+	return numbering_is_complete(numbering) && numbering->id_count == scan->count &&
+	       !memcmp(numbering->slots, scan->slots, scan->count * sizeof(*scan->slots));
+}
+
 int cache_scan(struct cache *cache, const _Atomic bool *stop)
 {
 	struct scan scan = { .cache = cache, .stop = stop };
@@ -133,11 +143,17 @@ int cache_scan(struct cache *cache, const _Atomic bool *stop)
 		return rc;
 	}
 	lock_acquire(&cache->lock);
-	rc = numbering_replace(&cache->numbering, scan.slots, scan.count, cache->slots.count);
-	if (!rc)
-		heirs_keep_numbers_locked(cache);
-	cache->slots.version++;
-	slots_reuse_locked(cache);
+	if (is_as_before_locked(cache, &scan)) {
+		free(scan.slots);
+	} else {
+		rc = numbering_replace(&cache->numbering, scan.slots, scan.count,
+				       cache->slots.count);
+		if (!rc)
+			heirs_keep_numbers_locked(cache);
+		cache->slots.version++;
+		said_names_locked(cache);
+		slots_reuse_locked(cache);
+	}
 	lock_release(&cache->lock);
 	return rc;
 }

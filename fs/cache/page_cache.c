@@ -313,6 +313,18 @@ void page_cache_forget_name(struct page_cache *r, struct node *node)
 	lock_release(&lane->lock);
 }
 
+bool page_cache_take_owed(struct page_cache *r, struct node *node)
+{
+	bool is_owed;
+
+	lock_acquire(&r->names.lock);
+	is_owed = node->pages.name == TELLING_OWED;
+	if (is_owed)
+		node->pages.name = TELLING_NOTHING;
+	lock_release(&r->names.lock);
+	return is_owed;
+}
+
 /* --- begin and end ------------------------------------------------------------------------------
  */
 

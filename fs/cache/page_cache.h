@@ -74,5 +74,7 @@ void page_cache_audit(struct page_cache *page_cache, struct node *node);
 /* Has the kernel look up the name of a node again; the root has none. Without memory, or at the
  * end, the kernel keeps the name until it times out. */
 void page_cache_forget_name(struct page_cache *page_cache, struct node *node);
+/* Whether a dead daemon owed the kernel that; from now on nobody does. */
+bool page_cache_take_owed(struct page_cache *page_cache, struct node *node);
 
 #endif

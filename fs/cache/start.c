@@ -104,7 +104,7 @@ struct starts start_pick_locked(struct cache *cache, uint64_t now_ms)
 	struct fetch *fetch, **end = &starts.fetches;
 
 	lock_assert_held(&cache->lock);
-	if (cache->stopping)
+	if (cache->stopping || !cache->is_settled)
 		return starts;
 	starts.ranges = range_pick_locked(cache, now_ms);
 	while ((fetch = next_wanted_locked(cache, now_ms)) ||

@@ -110,8 +110,10 @@ static void retire_slot_locked(struct cache *cache, struct node *node)
 
 	lock_assert_held(&cache->lock);
 	(void)sched_remove(cache->sched, slot);
+	said_forget_slot_locked(cache, slot);
 	cache->slots.nodes[slot] = NULL;
 	cache->slots.version++;
+	said_names_locked(cache);
 	add_slot(is_numbered || node->cache.is_meant ? &cache->slots.retired : &cache->slots.free,
 		 slot);
 }
@@ -144,6 +146,7 @@ void slots_reuse_locked(struct cache *cache)
 			continue;
 		}
 		(void)sched_remove(cache->sched, slot); /* hints may have come meanwhile */
+		said_forget_slot_locked(cache, slot);
 		add_slot(&slots->free, slot);
 	}
 	slots->retired.count = kept;
@@ -199,6 +202,7 @@ static void file_replaced(void *context, struct node *old, struct node *fresh)
 	if (old->cache.slot != SLOT_NONE) {
 		set_slot_locked(cache, fresh, old->cache.slot);
 		fresh->cache.is_meant = old->cache.is_meant;
+		fresh->cache.is_pinned = old->cache.is_pinned;
 		(void)sched_size(cache->sched, old->cache.slot, cache_policy_size(cache, fresh));
 	}
 	lose_slot_locked(cache, old);

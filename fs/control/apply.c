@@ -85,7 +85,11 @@ static int on_uses(void *context, double uses)
 
 static int on_group(void *context, const char *name)
 {
-	return groups_join(context, name);
+	int rc = groups_join(context, name);
+
+	if (!rc)
+		heirs_joined(context, name);
+	return rc;
 }
 
 static int on_shared(void *context, uint64_t epoch, const uint32_t *ids, const float *weights,
@@ -219,7 +223,7 @@ static void catch_up(const struct control *control)
 /* What the write may need counts before it is parsed, and what it has left counts after that. */
 static int write_locked(struct control_file *file, const void *data, size_t size)
 {
-	uint64_t bytes = control_parser_bytes(file->parser);
+	uint64_t bytes = apply_bytes(file);
 	int rc;
 
 	lock_assert_held(&file->lock);
@@ -229,21 +233,30 @@ static int write_locked(struct control_file *file, const void *data, size_t size
 	rc = control_parser_write(file->parser, data, size);
 	if (rc)
 		apply_drop_reply(file);
-	charge_set(file, control_parser_bytes(file->parser) + file->reply_size);
 	return rc;
 }
 
-int control_write(struct control_file *file, const void *data, size_t size)
+uint64_t apply_bytes(const struct control_file *file)
+{
+	return control_parser_bytes(file->parser) + file->reply_size + file->kept_bytes;
+}
+
+int control_write(struct control_file *file, const struct control_caller *caller, const void *data,
+		  size_t size)
 {
 	int rc;
 
 	assert(file->parser);
 	catch_up(file->control);
 	lock_acquire(&file->lock);
-	rc = write_locked(file, data, size);
-	if (rc)
-		refused_add(file);
-	file->answered = false;
+	if (!heirs_was_written(file, caller, &rc)) {
+		rc = write_locked(file, data, size);
+		if (rc)
+			refused_add(file);
+		file->answered = file->reply_is_lost = false;
+		heirs_wrote(file, caller->request, data, size, rc);
+		charge_set(file, apply_bytes(file));
+	}
 	lock_release(&file->lock);
 	return rc;
 }
@@ -270,7 +283,7 @@ static char *take_reply_locked(struct control_file *file, size_t max, size_t *le
 	file->reply_at += *length;
 	if (file->reply_at == file->reply_size) {
 		apply_drop_reply(file);
-		charge_set(file, control_parser_bytes(file->parser));
+		charge_set(file, apply_bytes(file));
 		file->answered = true;
 	}
 	return copy;
@@ -282,25 +295,51 @@ void apply_finish(struct control_file *file)
 		refused_add(file);
 }
 
-char *apply_take_answer(struct control_file *file, size_t max, size_t *length)
+/* A line without a newline ends here. */
+static void finish_locked(struct control_file *file)
+{
+	bool was_unfinished = control_parser_is_unfinished(file->parser);
+	int rc;
+
+	lock_assert_held(&file->lock);
+	if (!was_unfinished)
+		return;
+	rc = control_parser_finish(file->parser);
+	if (rc)
+		refused_add(file);
+	heirs_finished(file, rc);
+}
+
+static char *take_answer_locked(struct control_file *file, size_t max, size_t *length)
 {
 	const char *text;
-	char *copy;
 
-	lock_acquire(&file->lock);
-	if (file->reply) {
-		copy = take_reply_locked(file, max, length);
-		lock_release(&file->lock);
-		return copy;
-	}
+	lock_assert_held(&file->lock);
+	if (file->reply)
+		return take_reply_locked(file, max, length);
 	if (!file->answered)
-		apply_finish(file);
+		finish_locked(file);
 	text = file->answered ? "" : control_parser_answer(file->parser);
 	file->answered = true;
 	*length = strnlen(text, max);
-	copy = strndup(text, *length);
+	return strndup(text, *length);
+}
+
+int apply_take_answer(struct control_file *file, const struct control_caller *caller, size_t max,
+		      char **answer, size_t *length)
+{
+	int rc = 0;
+
+	lock_acquire(&file->lock);
+	if (heirs_was_read(file, caller))
+		file->answered = false;
+	if (file->reply_is_lost)
+		rc = -EIO;
+	else
+		*answer = take_answer_locked(file, max, length);
+	heirs_read(file, caller->request);
 	lock_release(&file->lock);
-	return copy;
+	return rc;
 }
 
 static int query_locked(struct control_file *file, struct shade_ioctl_query *query)

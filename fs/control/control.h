@@ -17,6 +17,7 @@
 
 struct control;
 struct control_file; /* an open file */
+struct format_line;
 
 /* What control needs of the daemon. */
 struct control_hooks {
@@ -57,8 +58,28 @@ void control_print_figure(FILE *out, bool metrics, const struct control_figure *
 void control_print_head(FILE *out, enum control_figure_kind kind, const char *name,
 			const char *help);
 
+/* How what outlives a daemon is laid out. */
+extern const struct format_line control_format[];
+
+#define CONTROL_DIRS 16 /* of jobs; 0 is .shade itself */
+
+/* What a successor needs of control besides what is in the estate. All zeros at first. */
+struct control_heritage {
+	_Atomic uint64_t numbers; /* of open files: so many were given */
+	_Atomic uint64_t guesses;
+	struct {
+		uint32_t job;
+		uint64_t guess;
+		char name[64];
+		_Atomic bool is_there;
+	} dirs[CONTROL_DIRS];
+};
+
 struct control_options {
 	struct cache *cache;
+	struct estate *estate;
+	struct control_heritage *heritage;
+	bool is_successor; /* both are a dead daemon's */
 	const struct control_hooks *hooks;
 	void *context;		 /* of the hooks */
 	uint64_t inflight_bytes; /* a capacity must be more */
@@ -89,6 +110,9 @@ struct control_caller {
 	/* Fills in up to `max` supplementary groups. Their number, or a negative errno. */
 	int (*groups)(void *context, gid_t *groups, int max);
 	void *context;
+	uint64_t request; /* its number */
+	bool is_repeated; /* a daemon that has died had read it, and may have done what it asks for
+			   */
 };
 
 /* --- the directory ------------------------------------------------------------------------------
@@ -135,6 +159,8 @@ struct control_guess {
 	uint32_t job;	 /* the policy core's number */
 };
 
+/* Whether a job is one, perhaps of a daemon that has died. */
+bool control_is_guess(struct control *control, uint32_t job);
 /* -ENOSPC: the last free directory is left to others. */
 int control_guess_begin(struct control *control, struct control_guess *guess);
 void control_guess_end(struct control *control, const struct control_guess *guess);
@@ -156,6 +182,7 @@ struct control_waiter {
 	void (*answer)(struct control_waiter *waiter, int rc, const void *data, size_t size);
 	/* Whether the reader was interrupted; it is then answered -EINTR. */
 	bool (*is_interrupted)(struct control_waiter *waiter);
+	const struct control_caller *caller; /* until control_read() returns */
 	uint64_t offset;
 	size_t size;
 	struct control_file *file;   /* control's own */
@@ -166,13 +193,17 @@ struct control_waiter {
  * the file is opened for writing. */
 int control_open(struct control *control, const struct control_caller *caller, uint64_t ino,
 		 bool writes, struct control_file **out);
+/* The file by its number: NULL, if there is none. */
+struct control_file *control_find(struct control *control, uint64_t number);
+uint64_t control_number(const struct control_file *file);
 /* Whether the file has offsets; the others are streams. */
 bool control_is_seekable(const struct control_file *file);
 /* A last line of `control` without a newline is executed. No other call for the file is made. */
 void control_close(struct control_file *file);
 void control_read(struct control_file *file, struct control_waiter *waiter);
 /* Takes all of `data`, or returns a negative errno. For `control` alone. */
-int control_write(struct control_file *file, const void *data, size_t size);
+int control_write(struct control_file *file, const struct control_caller *caller, const void *data,
+		  size_t size);
 /* -ENOTTY if the file or the size of `in` does not fit the command. `out` has room for
  * CONTROL_IOCTL_MAX bytes and gets `out_size` of them. */
 #define CONTROL_IOCTL_MAX 64

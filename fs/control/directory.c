@@ -270,6 +270,8 @@ int job_make_locked(struct control *control, const char *name, unsigned *dir)
 		strcpy(control->jobs[*dir].name, name);
 	control->jobs[*dir].alive_ms = clock_now_ms();
 	control->jobs[*dir].guess = 0;
+	if (!rc)
+		heirs_keep_dir_locked(control, *dir);
 	return rc;
 }
 
@@ -298,6 +300,10 @@ int control_make_job(struct control *control, const struct control_caller *calle
 		return -EPERM;
 	lock_acquire(&control->jobs_lock);
 	rc = job_make_locked(control, name, &dir);
+	if (rc == -EEXIST && caller->is_repeated) {
+		dir = find_job_locked(control, name);
+		rc = 0;
+	}
 	lock_release(&control->jobs_lock);
 	*ino = dir_ino(dir);
 	return rc;
@@ -315,6 +321,8 @@ int control_remove_job(struct control *control, const struct control_caller *cal
 		return -EPERM;
 	lock_acquire(&control->jobs_lock);
 	rc = remove_job_locked(control, name);
+	if (rc == -ENOENT && caller->is_repeated)
+		rc = 0;
 	lock_release(&control->jobs_lock);
 	return rc;
 }

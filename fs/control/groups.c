@@ -299,7 +299,7 @@ static unsigned char *new_reply(struct control_file *file, size_t size)
 /* The reply counts as the user's, or there is none. */
 static int charge_reply(struct control_file *file)
 {
-	int rc = charge_bytes(file, control_parser_bytes(file->parser) + file->reply_size);
+	int rc = charge_bytes(file, apply_bytes(file));
 
 	lock_assert_held(&file->lock);
 	if (rc)

@@ -40,12 +40,30 @@ static bool is_there_locked(const struct control *control, const struct control_
 	       control->jobs[guess->dir].guess == guess->number;
 }
 
+/* What a daemon that has died had recognised is recognised anew. Until then its orders are as good
+ * as before. */
+static void end_inherited_locked(struct control *control)
+{
+	lock_assert_held(&control->jobs_lock);
+	for (unsigned dir = 1; dir <= JOBS_MAX; dir++) {
+		uint64_t guess = control->jobs[dir].guess;
+
+		if (!*control->jobs[dir].name || !guess || guess > control->inherited_guesses)
+			continue;
+		if (control->jobs[dir].opens)
+			(void)cache_drop_orders(control->options.cache, control->jobs[dir].id);
+		else
+			(void)job_end_locked(control, dir);
+	}
+}
+
 static int begin_locked(struct control *control, struct control_guess *guess)
 {
 	char name[32] = "predicted";
 	int rc = -EEXIST;
 
 	lock_assert_held(&control->jobs_lock);
+	end_inherited_locked(control);
 	if (free_dirs_locked(control) < 2)
 		return -ENOSPC;
 	for (unsigned i = 2; rc == -EEXIST && i <= JOBS_MAX + 1; i++) {
@@ -55,9 +73,23 @@ static int begin_locked(struct control *control, struct control_guess *guess)
 	if (rc)
 		return rc;
 	guess->number = ++control->guesses;
+	atomic_store(&control->options.heritage->guesses, control->guesses);
 	guess->job = control->jobs[guess->dir].id;
 	control->jobs[guess->dir].guess = guess->number;
+	heirs_keep_dir_locked(control, guess->dir);
 	return cache_job_guess(control->options.cache, guess->job);
+}
+
+bool control_is_guess(struct control *control, uint32_t job)
+{
+	bool is_guess = false;
+
+	lock_acquire(&control->jobs_lock);
+	for (unsigned dir = 1; dir <= JOBS_MAX; dir++)
+		is_guess |= *control->jobs[dir].name && control->jobs[dir].id == job &&
+			    control->jobs[dir].guess;
+	lock_release(&control->jobs_lock);
+	return is_guess;
 }
 
 int control_guess_begin(struct control *control, struct control_guess *guess)

@@ -13,12 +13,14 @@
 #include "control/claims.h"
 #include "control/control.h"
 #include "control/group.h"
+#include "control/heirs.h"
 #include "control/parse.h"
 #include "control/quota.h"
 
 #define JOBS_MAX 15	    /* besides job 0, which is always there */
 #define GROUPS_MAX JOBS_MAX /* each has a member at least */
 
+#define FILES_MAX 4096 /* open ones: quota.h allows fewer */
 #define REFUSED_MAX 16
 
 /* A write to `control` that was not taken. */
@@ -43,8 +45,10 @@ struct control {
 		uint64_t guess;	    /* it was recognised, as the so-manieth; 0: it was made */
 	} jobs[JOBS_MAX + 1];	    /* jobs_lock: by directory number; 0 is .shade, for job 0 */
 	uint64_t guesses;	    /* jobs_lock: so many, ever */
+	uint64_t inherited_guesses; /* constant: those up to this are of a daemon that has died */
 	struct control_file *files; /* jobs_lock: all that are open */
-	struct quota quota;	    /* jobs_lock: who has them */
+	struct control_file *by_place[FILES_MAX]; /* jobs_lock: by their numbers, see heirs.c */
+	struct quota quota;			  /* jobs_lock: who has them */
 	struct {
 		uint64_t count; /* since the mount */
 		struct refusal list[REFUSED_MAX];
@@ -70,11 +74,15 @@ struct control {
 
 struct control_file {
 	struct control *control;
+	struct kept_file *kept;		     /* for a successor */
+	uint64_t kept_bytes;		     /* lock: of its table and its unfinished writes */
+	uint64_t number;		     /* constant: what the kernel calls it */
+	uint64_t ino;			     /* constant */
 	const struct entry *entry;	     /* which file it is */
 	unsigned dir;			     /* the number of its directory */
 	uint32_t job;			     /* the policy core's number; of a group its own */
-	char *text;			     /* texts: what a reader gets, made at the open */
-	size_t size;			     /* of the text */
+	struct kept_part *text;		     /* texts: what a reader gets, made at the open */
+	uint64_t names_wanted;		     /* lock: `samples` of a dead daemon; its version */
 	struct names *names;		     /* `samples`; jobs_lock: the list that it shows */
 	struct quota_user *user;	     /* who opened it; constant */
 	struct process process;		     /* `control`: constant, if it `claims` */
@@ -85,10 +93,19 @@ struct control_file {
 	bool answered;			     /* lock: the answer was read */
 	unsigned char *reply;		     /* lock: what is read instead of it; NULL: nothing */
 	size_t reply_size, reply_at;	     /* lock */
+	bool reply_is_lost;		     /* lock: it was a dead daemon's */
+	bool has_new_table;		     /* lock: that is not kept yet */
 	bool holds_samples;		     /* lock: ids of the cache's are kept */
 	uint64_t trace_at;		     /* `trace`; trace_lock: the next access to tell of */
 	struct control_file *next, **before; /* jobs_lock: in control->files */
 };
+
+/* --- open.c */
+
+/* Ends an open file without a last command. */
+void open_end(struct control_file *file);
+/* The same for one that has not entered its job. */
+void open_free(struct control_file *file);
 
 /* --- directory.c */
 
@@ -123,8 +140,8 @@ bool guess_make_way_locked(struct control *control);
 /* --- jobs.c */
 
 /* The file was opened by this thread: its process reads for the job from now on; and not only
- * because of this file. */
-void job_claim(struct control_file *file, int32_t thread);
+ * because of this file. With a time that the process began at it is not another one's number. */
+void job_claim(struct control_file *file, int32_t thread, uint64_t start);
 void job_unclaim(struct control_file *file);
 /* The job of a directory that has no open files, and whose name goes. 0 or a negative errno. */
 int job_end_locked(struct control *control, unsigned dir);
@@ -153,6 +170,8 @@ void charge_end_locked(struct control_file *file);
 int names_get(struct control *control, struct names **out);
 void names_put(struct control *control, struct names *names);
 uint64_t names_bytes(const struct names *names);
+/* Of the list: others are the same if they have the same. */
+uint64_t names_version(const struct names *names);
 /* Up to `max` bytes of its text. To be freed; NULL: no memory. */
 char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t *used);
 
@@ -184,10 +203,13 @@ report report_epochs, report_history;
 extern const struct control_ops apply_ops;
 /* The answer to the last write from the beginning, once; then nothing. To be freed; NULL: no
  * memory. */
-char *apply_take_answer(struct control_file *file, size_t max, size_t *length);
+int apply_take_answer(struct control_file *file, const struct control_caller *caller, size_t max,
+		      char **answer, size_t *length);
 
 /* Nothing more comes of the last write: a line without a newline counts. */
 void apply_finish(struct control_file *file);
+/* What the file counts of its user's. */
+uint64_t apply_bytes(const struct control_file *file);
 /* What was to be read instead is forgotten. */
 void apply_drop_reply(struct control_file *file);
 

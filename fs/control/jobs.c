@@ -19,13 +19,13 @@
 /* --- who reads for whom -------------------------------------------------------------------------
  */
 
-void job_claim(struct control_file *file, int32_t thread)
+void job_claim(struct control_file *file, int32_t thread, uint64_t start)
 {
 	struct control *control = file->control;
 	struct process lineage[PROCESS_DEPTH];
 	uint64_t cgroup;
 
-	if (!process_lineage(thread, lineage))
+	if (!process_lineage(thread, lineage) || (start && lineage->start != start))
 		return;
 	cgroup = process_cgroup(thread);
 	lock_acquire(&control->claims_lock);
@@ -119,6 +119,7 @@ int job_end_locked(struct control *control, unsigned dir)
 	lock_assert_held(&control->jobs_lock);
 	assert(dir && !control->jobs[dir].opens);
 	*control->jobs[dir].name = 0;
+	heirs_keep_dir_locked(control, dir);
 	forget_claims(control, job);
 	return cache_job_end(control->options.cache, job);
 }

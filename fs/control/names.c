@@ -113,6 +113,11 @@ char *names_copy(const struct names *names, uint64_t offset, size_t max, size_t 
 	return copy;
 }
 
+uint64_t names_version(const struct names *names)
+{
+	return names->samples->version;
+}
+
 uint64_t names_bytes(const struct names *names)
 {
 	return (uint64_t)names->samples->count * BYTES_A_SAMPLE;

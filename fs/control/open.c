@@ -27,6 +27,10 @@ int control_create(struct control **out, const struct control_options *options)
 	lock_init(&control->report_lock, LOCK_REPORT);
 	lock_init(&control->groups_lock, LOCK_GROUPS);
 	lock_init(&control->trace_lock, LOCK_TRACE);
+	if (options->is_successor && heirs_restore(control)) {
+		control_destroy(control);
+		return -ENOMEM;
+	}
 	*out = control;
 	return 0;
 }
@@ -47,7 +51,7 @@ void control_tick(struct control *control)
 	jobs_tick(control);
 }
 
-static void file_free(struct control_file *file)
+void open_free(struct control_file *file)
 {
 	if (file->holds_samples)
 		cache_release_samples(file->control->options.cache);
@@ -55,19 +59,19 @@ static void file_free(struct control_file *file)
 	if (file->names)
 		names_put(file->control, file->names);
 	lock_destroy(&file->lock);
+	heirs_drop(file);
 	free(file->reply);
-	free(file->text);
 	free(file);
 }
 
-static void file_end(struct control_file *file)
+void open_end(struct control_file *file)
 {
 	if (file->entry->kind == ENTRY_TRACE)
 		trace_close(file);
 	if (file->entry->kind == ENTRY_CONTROL)
 		groups_close(file);
 	job_leave(file);
-	file_free(file);
+	open_free(file);
 }
 
 void control_close_all(struct control *control)
@@ -76,7 +80,7 @@ void control_close_all(struct control *control)
 	while (control->files) {
 		struct control_file *file = control->files;
 
-		file_end(file);
+		open_end(file);
 		assert(control->files != file);
 	}
 }
@@ -100,13 +104,20 @@ void control_destroy(struct control *control)
 static int make_text(struct control_file *file)
 {
 	report *make = file->dir ? file->entry->job_report : file->entry->report;
-	FILE *out = open_memstream(&file->text, &file->size);
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
 	int rc;
 
 	if (!out)
 		return -ENOMEM;
 	rc = make(file->control, file->job, out);
-	return fclose(out) ? -ENOMEM : rc;
+	if (fclose(out))
+		rc = -ENOMEM;
+	if (!rc)
+		file->text = heirs_new_text(file, text, size);
+	free(text);
+	return !rc && !file->text ? -ENOMEM : rc;
 }
 
 static int open_text(struct control_file *file)
@@ -120,7 +131,7 @@ static int open_text(struct control_file *file)
 	rc = make_text(file);
 	if (is_long)
 		lock_release(&file->control->report_lock);
-	return rc ? rc : charge_bytes(file, file->size);
+	return rc ? rc : charge_bytes(file, file->text->size);
 }
 
 /* Before the scan there are no samples to show. */
@@ -160,6 +171,8 @@ int control_open(struct control *control, const struct control_caller *caller, u
 	struct control_file *file;
 	int rc;
 
+	if (caller->is_repeated && (*out = heirs_find_open(control, caller->request)))
+		return 0;
 	if (!caller_may_use(control, caller) || (writes && entry->kind != ENTRY_CONTROL))
 		return -EACCES;
 	control->options.hooks->catch_up(control->options.context);
@@ -168,17 +181,23 @@ int control_open(struct control *control, const struct control_caller *caller, u
 		return -ENOMEM;
 	file->control = control;
 	file->entry = entry;
+	file->ino = ino;
 	lock_init(&file->lock, LOCK_HANDLE);
 	rc = job_enter(file, ino, caller);
 	if (!rc) {
 		rc = file_fill(file);
 		if (rc)
 			job_leave(file);
-		else if (entry->kind == ENTRY_CONTROL)
-			job_claim(file, caller->thread);
 	}
+	if (rc) {
+		open_free(file);
+		return rc;
+	}
+	if (entry->kind == ENTRY_CONTROL)
+		job_claim(file, caller->thread, 0);
+	rc = heirs_keep(file, caller);
 	if (rc)
-		file_free(file);
+		open_end(file);
 	else
 		*out = file;
 	return rc;
@@ -193,38 +212,70 @@ void control_close(struct control_file *file)
 {
 	if (file->parser)
 		apply_finish(file);
-	file_end(file);
+	open_end(file);
 }
 
 static char *copy_text(const struct control_file *file, uint64_t offset, size_t max, size_t *length)
 {
-	size_t left = offset < file->size ? file->size - (size_t)offset : 0;
+	size_t size = file->text ? file->text->size : 0;
+	size_t left = offset < size ? size - (size_t)offset : 0;
 	char *copy;
 
 	*length = left < max ? left : max;
 	copy = malloc(*length + 1);
 	if (copy && *length)
-		memcpy(copy, file->text + offset, *length);
+		memcpy(copy, file->text->bytes + offset, *length);
 	return copy;
+}
+
+/* The list that a dead daemon had shown, if it can be made again. */
+static int find_names(struct control_file *file)
+{
+	uint64_t wanted;
+	int rc = 0;
+
+	lock_acquire(&file->lock);
+	wanted = file->names_wanted;
+	if (wanted && !file->names)
+		rc = open_samples(file);
+	lock_release(&file->lock);
+	if (!rc && wanted && (!file->names || names_version(file->names) != wanted))
+		rc = -EIO;
+	return rc;
+}
+
+static int copy_samples(struct control_file *file, const struct control_waiter *waiter, char **copy,
+			size_t *length)
+{
+	int rc = find_names(file);
+
+	if (rc)
+		return rc;
+	*copy = file->names ? names_copy(file->names, waiter->offset, waiter->size, length)
+			    : calloc(1, 1);
+	return 0;
 }
 
 /* Answers with a copy: once the reader has its answer, the file may be closed. */
 void control_read(struct control_file *file, struct control_waiter *waiter)
 {
-	size_t length;
-	char *copy;
+	size_t length = 0;
+	char *copy = NULL;
+	int rc = 0;
 
-	assert(waiter->answer && waiter->is_interrupted);
+	assert(waiter->answer && waiter->is_interrupted && waiter->caller);
 	if (file->entry->kind == ENTRY_TRACE) {
 		trace_read(file, waiter);
 		return;
 	}
 	if (file->parser)
-		copy = apply_take_answer(file, waiter->size, &length);
-	else if (file->names)
-		copy = names_copy(file->names, waiter->offset, waiter->size, &length);
+		rc = apply_take_answer(file, waiter->caller, waiter->size, &copy, &length);
+	else if (file->entry->kind == ENTRY_SAMPLES)
+		rc = copy_samples(file, waiter, &copy, &length);
 	else
 		copy = copy_text(file, waiter->offset, waiter->size, &length);
-	waiter->answer(waiter, copy ? 0 : -ENOMEM, copy, copy ? length : 0);
+	if (!rc && !copy)
+		rc = -ENOMEM;
+	waiter->answer(waiter, rc, copy, rc ? 0 : length);
 	free(copy);
 }

@@ -206,7 +206,7 @@ static void write_keep(struct control_parser *p)
 {
 	if (p->table_changed)
 		control_pool_free(&p->old_table);
-	if (p->table_changed && p->table.used)
+	if (p->table_changed && p->table.used && !p->is_replaying)
 		p->ops->table(p->ctx, (const uint32_t *)(const void *)p->table.data,
 			      (uint32_t)(p->table.used / sizeof(uint32_t)));
 	drop_applied(p);
@@ -382,7 +382,7 @@ static int write_end(struct control_parser *p, int error)
 
 	if (error == -ENOMEM)
 		strcpy(p->answer, "out of memory: nothing of this write was applied\n");
-	for (size_t i = 0; i < count && !error; i++) {
+	for (size_t i = 0; i < count && !error && !p->is_replaying; i++) {
 		error = apply_command(p, &commands[i]);
 		if (error)
 			answer_refused(p, &commands[i], error);
@@ -490,6 +490,44 @@ const uint32_t *control_parser_table(const struct control_parser *p, uint32_t *c
 const char *control_parser_answer(const struct control_parser *p)
 {
 	return p->answer;
+}
+
+/* --- what another parser was told --------------------------------------------------------------*/
+
+bool control_parser_is_unfinished(const struct control_parser *p)
+{
+	return p->order.open || p->record.head_need || p->partial.used || p->in_ids;
+}
+
+bool control_parser_has_new_table(const struct control_parser *p)
+{
+	return p->table_changed;
+}
+
+int control_parser_set_table(struct control_parser *p, const uint32_t *ids, uint32_t count)
+{
+	return control_pool_add(&p->table, ids, count * sizeof(*ids));
+}
+
+int control_parser_replay(struct control_parser *p, const void *data, size_t size)
+{
+	int error = 0;
+
+	p->is_replaying = true;
+	if (size) {
+		error = control_parser_write(p, data, size);
+	} else {
+		write_begin(p);
+		write_undo(p);
+	}
+	p->is_replaying = false;
+	return error;
+}
+
+void control_parser_set_answer(struct control_parser *p, const char *answer)
+{
+	assert(strlen(answer) < sizeof(p->answer));
+	strcpy(p->answer, answer);
 }
 
 static int ioctl_fail(struct control_parser *p, uint32_t entry, const char *what)

@@ -13,6 +13,7 @@
 #ifndef SHADE_CONTROL_PARSE_H
 #define SHADE_CONTROL_PARSE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -100,6 +101,18 @@ const char *control_parser_answer(const struct control_parser *p);
 
 /* SHADE_IOCTL_SCORES: checks the scores and applies them, as a write would. */
 int control_parser_scores(struct control_parser *p, const struct shade_ioctl_scores *scores);
+
+/* Whether something is between its begin and its end: an order, a record, a line. */
+bool control_parser_is_unfinished(const struct control_parser *p);
+/* Whether the last write has changed the table. */
+bool control_parser_has_new_table(const struct control_parser *p);
+
+/* What another parser was told is told again: its table, which is copied, then each write since
+ * something is unfinished; no bytes: one that was refused. No command is called. 0, -ENOMEM, or
+ * -EINVAL: it means nothing any more. Last its answer, of fewer than 512 bytes. */
+int control_parser_set_table(struct control_parser *p, const uint32_t *ids, uint32_t count);
+int control_parser_replay(struct control_parser *p, const void *data, size_t size);
+void control_parser_set_answer(struct control_parser *p, const char *answer);
 
 /* The table of the descriptor: the mount's ids by its own. NULL: they are the same. */
 const uint32_t *control_parser_table(const struct control_parser *p, uint32_t *count);

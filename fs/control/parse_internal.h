@@ -113,6 +113,7 @@ struct control_parser {
 	size_t old_order_used;
 	struct control_pool old_table;
 	bool table_changed;
+	bool is_replaying; /* commands were called already */
 
 	char why[400]; /* an upgrade was refused */
 	char answer[512];

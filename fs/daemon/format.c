@@ -8,6 +8,7 @@
 
 #include "base/estate.h"
 #include "cache/cache.h"
+#include "control/control.h"
 #include "daemon/handover.h"
 #include "daemon/heritage.h"
 #include "daemon/watchdog.h"
@@ -32,15 +33,16 @@ static const struct format_line own[] = { { "format", SHADE_FORMAT },
 					  FORMAT_FIELD(struct heritage, takeovers),
 					  FORMAT_FIELD(struct heritage, upgrades),
 					  FORMAT_FIELD(struct heritage, status),
+					  FORMAT_FIELD(struct heritage, control),
 					  FORMAT_FIELD(struct heritage, files),
 					  FORMAT_FIELD(struct heritage, overlay),
 					  FORMAT_END };
 
 /* The tables of all who keep something. */
-static const struct format_line *const tables[] = {
-	own,	     handover_format, watchdog_format, estate_format, devices_format,
-	tree_format, cache_format,    agreed_format,   overlay_format
-};
+static const struct format_line *const tables[] = { own,	   handover_format, watchdog_format,
+						    estate_format, devices_format,  tree_format,
+						    cache_format,  said_format,	    control_format,
+						    agreed_format, overlay_format };
 
 const char *format_program(void)
 {

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "base/estate.h"
+#include "control/control.h"
 #include "fuse/files.h"
 #include "native/overlay.h"
 
@@ -19,6 +20,7 @@ struct heritage {
 	_Atomic uint64_t takeovers; /* the supervisor's: how many daemons died */
 	_Atomic uint64_t upgrades;  /* the supervisor's: how often it became another program */
 	char status[4096];	    /* the line that was printed when the mount answered */
+	struct control_heritage control;
 	struct files_heritage files;
 	struct overlay_heritage overlay; /* native mode; .shade may be mounted again */
 };

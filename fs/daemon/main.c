@@ -212,25 +212,34 @@ static void forget_report(void *context)
 	background_close_terminal();
 }
 
-/* The mount answers: tells the parent, or whoever reads standard output. */
-static void greet(struct daemon *daemon)
+/* What the mount is, in a line; the caller frees it. NULL: no memory. */
+static char *describe(struct daemon *daemon)
 {
 	const struct options *options = &daemon->options;
-	char size[32], *line = NULL;
-	ssize_t written = 0;
+	char size[32], *line;
 
 	say_size(size, sizeof(size), options->capacity_bytes);
 	if (asprintf(&line, "%s on %s: capacity %s (%s), policy %s, mode %s%s%s%s\n",
 		     options->source, options->mount_point, size, options->capacity_from,
 		     options->policy, daemon->overlay ? "native" : "portable",
-		     *daemon->why ? " (" : "", daemon->why, *daemon->why ? ")" : "") > 0)
+		     *daemon->why ? " (" : "", daemon->why, *daemon->why ? ")" : "") < 0)
+		line = NULL;
+	snprintf(daemon->heritage->status, sizeof(daemon->heritage->status), "%s",
+		 line ? line : "");
+	return line;
+}
+
+/* The mount answers: tells the parent, or whoever reads standard output. The supervisor knows
+ * already, so whoever has read this can rely on a successor. */
+static void greet(struct daemon *daemon, const char *line)
+{
+	ssize_t written = 0;
+
+	if (line)
 		/* The parent knows by the 0 at the end that the mount answers. */
 		written = write(daemon->report >= 0 ? daemon->report : STDOUT_FILENO, line,
 				strlen(line) + (daemon->report >= 0));
 	(void)written;
-	snprintf(daemon->heritage->status, sizeof(daemon->heritage->status), "%s",
-		 line ? line : "");
-	free(line);
 	forget_report(daemon);
 }
 
@@ -389,6 +398,9 @@ static int create_control(struct daemon *daemon)
 						    .print_more = print_more,
 						    .print_predictions = print_predictions };
 	struct control_options options = { .cache = daemon->cache,
+					   .estate = daemon->estate,
+					   .heritage = &daemon->heritage->control,
+					   .is_successor = daemon->is_successor,
 					   .hooks = &hooks,
 					   .context = daemon,
 					   .inflight_bytes = daemon->options.inflight_bytes,
@@ -677,6 +689,8 @@ static void stop(struct daemon *daemon)
 /* In the daemon alone: the supervisor never gets here. */
 static int serve(struct daemon *daemon)
 {
+	char *line;
+
 	keep_memory(&daemon->options);
 	lock_init(&daemon->end_lock, LOCK_END);
 	cond_init(&daemon->end_changed);
@@ -687,9 +701,10 @@ static int serve(struct daemon *daemon)
 	else
 		mount_all(daemon);
 	start_threads(daemon);
-	if (!daemon->is_successor)
-		greet(daemon);
+	line = daemon->is_successor ? NULL : describe(daemon);
 	supervisor_ready();
+	greet(daemon, line);
+	free(line);
 
 	if (wait_for_end(daemon, END_FOR_SUCCESSOR) == END_FOR_SUCCESSOR)
 		make_way(daemon); /* returns if the mount is to end all the same */

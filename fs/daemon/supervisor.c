@@ -31,13 +31,16 @@
 #else
 #define READY_MS 5000 /* for a successor */
 #endif
-#define DEATHS HANDOVER_DEATHS /* so many within DEATHS_MS are too many */
+#define READY_BYTES 16384 /* of the estate, for which it has a millisecond more: 100 files */
+/* So many deaths of daemons that were not steady, within DEATHS_MS, are too many. */
+#define DEATHS HANDOVER_DEATHS
 #define DEATHS_MS 10000
-#define LEAVE_MS 5000		 /* for a daemon that makes way for another version */
-#define END_MS 30000		 /* for the end of the daemon, which limits it itself to less */
-#define REAP_MS 100		 /* from the death of one thread to that of the process */
-#define LINGER_MS 2000		 /* the same if nobody has to wait for it */
-#define ABANDON_MS 3000		 /* to unmount what a daemon has left */
+#define STEADY_MS 1000	/* a daemon that has answered for so long has not died of its start */
+#define LEAVE_MS 5000	/* for a daemon that makes way for another version */
+#define END_MS 30000	/* for the end of the daemon, which limits it itself to less */
+#define REAP_MS 100	/* from the death of one thread to that of the process */
+#define LINGER_MS 2000	/* the same if nobody has to wait for it */
+#define ABANDON_MS 3000 /* to unmount what a daemon has left */
 #define STUCK_MAX HANDOVER_STUCK /* dead daemons whose threads are stuck in the kernel */
 #define THREAD_PIDFD O_EXCL	 /* PIDFD_THREAD, which newer headers have */
 
@@ -73,6 +76,7 @@ struct supervisor {
 	pid_t daemon;
 	int channel, sentinel; /* -1: none */
 	bool is_ready, is_reaped, is_aborted;
+	uint64_t since_ms;	   /* when it was ready */
 	int status;		   /* if it is reaped */
 	uint64_t ready_ms, end_ms; /* until when that has to happen; 0: whenever it does */
 
@@ -208,6 +212,7 @@ static void become_ready(struct supervisor *s)
 	char text[sizeof(heritage->status) + 128];
 
 	s->is_ready = true;
+	s->since_ms = clock_now_ms();
 	s->ready_ms = 0;
 	close_once(&s->options->options->mount_fd); /* or what it is in would be busy */
 	if (s->was_ready) {
@@ -518,8 +523,12 @@ static bool fork_daemon(struct supervisor *s, struct succession *succession)
 	return false;
 }
 
+/* If what the daemon inherits or what is repeated to it kills it, it dies at once, and so will all
+ * that follow. Others may die as often as they do: readers get on meanwhile. */
 static bool is_too_often(struct supervisor *s)
 {
+	if (s->is_ready && clock_now_ms() - s->since_ms >= STEADY_MS)
+		return false;
 	memmove(s->deaths_ms + 1, s->deaths_ms, sizeof(s->deaths_ms) - sizeof(*s->deaths_ms));
 	s->deaths_ms[0] = clock_now_ms();
 	return s->deaths_ms[DEATHS - 1] && s->deaths_ms[0] - s->deaths_ms[DEATHS - 1] < DEATHS_MS;
@@ -573,7 +582,7 @@ static void prepare_successor(struct supervisor *s)
 	close_once(&s->channel);
 	close_once(&s->sentinel);
 	s->is_ready = s->upgrade_due = false;
-	s->ready_ms = clock_now_ms() + READY_MS;
+	s->ready_ms = clock_now_ms() + READY_MS + estate_bytes(s->options->estate) / READY_BYTES;
 	s->leave_ms = 0;
 	if (s->is_leaving)
 		become_new_program(s);

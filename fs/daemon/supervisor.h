@@ -11,10 +11,11 @@
  * In an upgrade it becomes another version of the program, see upgrade.h, and the daemon that it
  * forks then takes over from the last one, which has ended in order.
  *
- * It gives up, so that readers get errors instead of waiting, if three daemons die within ten
- * seconds, if a successor is not ready within five, or if the kernel cannot repeat requests (before
- * Linux 6.9). A daemon that ends by itself has no successor. If the supervisor dies, the kernel
- * kills the daemon, and the watchdog ends the connections.
+ * It gives up, so that readers get errors instead of waiting, if within ten seconds three daemons
+ * die that have not answered for a second, if a successor is not ready within five and a second for
+ * each 100,000 files, or if the kernel cannot repeat requests (before Linux 6.9). A daemon that
+ * ends by itself has no successor. If the supervisor dies, the kernel kills the daemon, and the
+ * watchdog ends the connections.
  */
 #ifndef SHADE_SUPERVISOR_H
 #define SHADE_SUPERVISOR_H

@@ -61,16 +61,25 @@ struct session {
 };
 
 static _Thread_local bool is_repeated;
+static _Thread_local uint64_t request;
 
 bool session_is_repeated(void)
 {
 	return is_repeated;
 }
 
+uint64_t session_request(void)
+{
+	return request;
+}
+
 /* The answer has the request's number, with that bit: the kernel wants it so. */
 static void process(struct session *session, const struct fuse_buf *buffer)
 {
-	is_repeated = ((const struct fuse_in_header *)buffer->mem)->unique & IS_REPEATED;
+	uint64_t unique = ((const struct fuse_in_header *)buffer->mem)->unique;
+
+	is_repeated = unique & IS_REPEATED;
+	request = unique & ~IS_REPEATED;
 	fuse_session_process_buf(session->fuse, buffer);
 	is_repeated = false;
 }

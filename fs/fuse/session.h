@@ -77,6 +77,8 @@ bool session_is_prompt(void);
 /* Whether the request that the caller handles came a second time, since a daemon had read it and
  * died: perhaps after it had done what was asked, but for the answer. */
 bool session_is_repeated(void);
+/* The number of the request that the caller handles; no other one of the connection has it. */
+uint64_t session_request(void);
 /* Takes no more requests. False: workers still have some after a while, since the source hangs. */
 bool session_stop(struct session *session);
 /* Unmounts. No worker has a request any more when it returns; that takes as long as the source. */

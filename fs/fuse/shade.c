@@ -13,7 +13,6 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "fuse/agreed.h"
 #include "fuse/internal.h"
@@ -51,6 +50,8 @@ static struct control_caller caller_of(fuse_req_t req)
 		.thread = context->pid,
 		.groups = groups_of,
 		.context = req,
+		.request = session_request(),
+		.is_repeated = session_is_repeated(),
 	};
 }
 
@@ -178,21 +179,10 @@ static void do_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 
 /* --- open files --------------------------------------------------------------------------------*/
 
-/* A handle is the address of the file, and which daemon has given it: its predecessors' files are
- * gone. */
-#define DAEMON_SHIFT 48
-
-static uint64_t daemon_tag(void)
+/* The file that the kernel means; NULL: a dead daemon had it, and nobody can go on with it. */
+static struct control_file *file_of(fuse_req_t req, const struct fuse_file_info *fi)
 {
-	return (uint64_t)(getpid() & 0xffff) << DAEMON_SHIFT;
-}
-
-/* NULL: another daemon has opened it. */
-static struct control_file *file_of(const struct fuse_file_info *fi)
-{
-	if (fi->fh >> DAEMON_SHIFT != daemon_tag() >> DAEMON_SHIFT)
-		return NULL;
-	return (struct control_file *)(uintptr_t)(fi->fh ^ daemon_tag());
+	return control_find(control_of(req), fi->fh);
 }
 
 static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -206,7 +196,7 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, -rc);
 		return;
 	}
-	fi->fh = (uintptr_t)file | daemon_tag();
+	fi->fh = control_number(file);
 	fi->direct_io = 1;
 	fi->nonseekable = !control_is_seekable(file);
 	if (fuse_reply_open(req, fi) == -ENOENT)
@@ -215,9 +205,11 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct control_file *file = file_of(req, fi);
+
 	(void)ino;
-	if (file_of(fi))
-		control_close(file_of(fi));
+	if (file)
+		control_close(file);
 	fuse_reply_err(req, 0);
 }
 
@@ -245,25 +237,30 @@ static bool is_interrupted(struct control_waiter *waiter)
 static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 		    struct fuse_file_info *fi)
 {
-	struct read_request *request = file_of(fi) ? calloc(1, sizeof(*request)) : NULL;
+	struct control_file *file = file_of(req, fi);
+	struct control_caller caller = caller_of(req);
+	struct read_request *request = file ? calloc(1, sizeof(*request)) : NULL;
 
 	(void)ino;
 	if (!request) {
-		fuse_reply_err(req, file_of(fi) ? ENOMEM : EIO);
+		fuse_reply_err(req, file ? ENOMEM : EIO);
 		return;
 	}
 	request->req = req;
 	request->waiter.answer = answer_read;
 	request->waiter.is_interrupted = is_interrupted;
+	request->waiter.caller = &caller;
 	request->waiter.offset = (uint64_t)offset;
 	request->waiter.size = size;
-	control_read(file_of(fi), &request->waiter);
+	control_read(file, &request->waiter);
 }
 
 static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
 		     struct fuse_file_info *fi)
 {
-	int rc = file_of(fi) ? control_write(file_of(fi), data, size) : -EIO;
+	struct control_file *file = file_of(req, fi);
+	struct control_caller caller = caller_of(req);
+	int rc = file ? control_write(file, &caller, data, size) : -EIO;
 
 	(void)ino, (void)offset;
 	if (rc)
@@ -277,14 +274,15 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 		     size_t out_size)
 {
 	char out[CONTROL_IOCTL_MAX];
+	struct control_file *file;
 	size_t length = 0;
 	int rc = -ENOTTY;
 
 	(void)arg, (void)flags, (void)out_size;
-	if (!control_is_dir(inside(ino)) && !file_of(fi))
-		rc = -EIO;
-	else if (!control_is_dir(inside(ino)))
-		rc = control_ioctl(file_of(fi), cmd, in, in_size, out, &length);
+	if (!control_is_dir(inside(ino))) {
+		file = file_of(req, fi);
+		rc = file ? control_ioctl(file, cmd, in, in_size, out, &length) : -EIO;
+	}
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else

@@ -166,9 +166,8 @@ static void tidy_up(struct tree *tree)
 		tree->orphans += node->closed_lookups > 0;
 		if (node_is_dir(node))
 			tree->left_out += node->dir.left_out;
-	}
-	for (struct node *node = next_node(tree, NULL); node; node = next_node(tree, node))
 		node_free_if_unused_locked(tree, node);
+	}
 	lock_release(&tree->lock);
 }
 

@@ -46,12 +46,13 @@ struct node_cache {
 		struct range_file *ranges; /* of a file that is read by ranges; NULL: none */
 	};
 	uint32_t slot; /* the id in the policy core; SLOT_NONE: none (atomic access) */
-	uint32_t opens : 24;
+	uint32_t opens : 23;
 	uint32_t charges : 2; /* drops under way that count its pages as leaving */
 	bool counted : 1;     /* observed: a READ counted as the access of an open not yet seen */
 	bool early : 1;	      /* observed: a READ told of an open that was not yet seen */
 	bool in_passing : 1;  /* the ring of passing files has an entry for it */
 	bool is_meant : 1;    /* a client's table may name its slot */
+	bool is_pinned : 1;   /* somebody has pinned its sample */
 	bool young : 1;	      /* this version is too young to be kept */
 	bool is_passing : 1;  /* the kernel has pages of it that the policy has not admitted */
 };
@@ -70,6 +71,7 @@ enum telling {
 	TELLING_NOTHING,
 	TELLING_QUEUED, /* it waits for its turn */
 	TELLING_NOW,	/* the kernel is being told */
+	TELLING_OWED,	/* a daemon died before that; the successor has not queued it yet */
 } __attribute__((packed));
 
 /* What pages of it the kernel may have, for a successor. */

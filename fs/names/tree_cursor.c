@@ -19,6 +19,8 @@
 #include "fnv.h"
 #include "names/tree_internal.h"
 
+#define TAG_PART 10 /* bits that tags are sorted by at a time, three times */
+
 /* 30 bits, so that a cursor stays below 2^63. */
 static uint32_t tag_of(const char *name)
 {
@@ -48,28 +50,48 @@ static uint64_t key_of(struct node *const *children, uint32_t number)
 	return (uint64_t)tag_of(children[number]->name) << 32 | number;
 }
 
-static int by_key(const void *a, const void *b)
+static uint32_t part_of(uint64_t key, unsigned shift)
 {
-	uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-
-	return (left > right) - (left < right);
+	return (uint32_t)(key >> shift) & ((1u << TAG_PART) - 1);
 }
 
+/* By ten bits of the tags; what is equal stays in the order that it has. */
+static void sort_by_bits(const uint64_t *from, uint64_t *to, uint32_t count, unsigned shift)
+{
+	uint32_t begin[1 << TAG_PART] = { 0 }, sum = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		begin[part_of(from[i], shift)]++;
+	for (uint32_t part = 0; part < 1 << TAG_PART; part++) {
+		uint32_t here = begin[part];
+
+		begin[part] = sum;
+		sum += here;
+	}
+	for (uint32_t i = 0; i < count; i++)
+		to[begin[part_of(from[i], shift)]++] = from[i];
+}
+
+/* A successor does this for all directories before its mount answers, so no comparisons: for a
+ * million children they take four times as long. */
 int tree_index_children(struct node **children, uint32_t count)
 {
 	uint32_t *numbers = (uint32_t *)(children + count);
-	uint64_t *keys;
+	uint64_t *keys, *others;
 
 	if (count <= FEW)
 		return 0;
-	keys = malloc(count * sizeof(*keys));
+	keys = malloc(2 * (size_t)count * sizeof(*keys));
 	if (!keys)
 		return -ENOMEM;
+	others = keys + count;
 	for (uint32_t i = 0; i < count; i++)
 		keys[i] = key_of(children, i);
-	qsort(keys, count, sizeof(*keys), by_key);
+	sort_by_bits(keys, others, count, 32);
+	sort_by_bits(others, keys, count, 32 + TAG_PART);
+	sort_by_bits(keys, others, count, 32 + 2 * TAG_PART);
 	for (uint32_t i = 0; i < count; i++)
-		numbers[i] = (uint32_t)keys[i];
+		numbers[i] = (uint32_t)others[i];
 	free(keys);
 	return 0;
 }

@@ -305,10 +305,11 @@ static void take_unknown(struct predict *predict, struct reader *reader,
 }
 
 /* What somebody has announced is none of ours, and tells that what we think of its reader is wrong.
- */
+ * What a daemon that has died had recognised was not announced. */
 static bool is_announced(const struct predict *predict, const struct cache_seen *seen)
 {
-	return training_of_job(predict, seen->job) < 0 && seen->expected;
+	return seen->expected && training_of_job(predict, seen->job) < 0 &&
+	       !control_is_guess(predict->options.control, seen->job);
 }
 
 static void take_known(struct predict *predict, int number, const struct cache_seen *seen)
@@ -332,6 +333,13 @@ static void take_read(struct predict *predict, const struct cache_seen *seen)
 		take_unknown(predict, reader, seen, READER_OF_NOBODY);
 }
 
+/* Some training that is known expects it. */
+static bool is_told(const struct predict *predict, const struct cache_seen *seen)
+{
+	return seen->expected &&
+	       (training_of_job(predict, seen->job) >= 0 || is_announced(predict, seen));
+}
+
 /* Reads that were there before the training was recognised. */
 static void replay(struct predict *predict, int number, uint64_t from)
 {
@@ -342,7 +350,7 @@ static void replay(struct predict *predict, int number, uint64_t from)
 	       cache_watch(predict->options.cache, &from, &seen, 1, &lost)) {
 		struct reader *reader = readers_get(&predict->readers, seen.thread);
 
-		if (seen.claimed || seen.expected)
+		if (seen.claimed || is_told(predict, &seen))
 			continue;
 		if (reader->training == number)
 			take_known(predict, number, &seen);

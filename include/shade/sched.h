@@ -85,6 +85,18 @@ struct sched_job_stats {
 	bool ended;		/* since sched_abandon() it has said nothing */
 };
 
+/* How they are laid out there: another number, another layout. */
+#define SCHED_ORDER_FORMAT 1
+
+/* Where orders are kept, for whoever wants them to outlive the handle: blocks of zeros, which count
+ * from when they are kept on. A block that is kept may be adopted by another handle. */
+struct sched_memory {
+	void *(*get)(void *context, size_t bytes); /* NULL: there is none */
+	void (*keep)(void *context, void *block);
+	void (*give_back)(void *context, void *block); /* kept or not; NULL is fine */
+	void *context;
+};
+
 /* `policy` is a name of sched_policy_name(), or NULL for the default. */
 int sched_create(struct sched **out, uint64_t capacity_bytes, const char *policy);
 void sched_destroy(struct sched *s);
@@ -155,6 +167,13 @@ int sched_skip(struct sched *s, uint32_t job, uint32_t id);
 /* `epoch` begins: what is left of earlier orders will not come. An epoch before the present
  * one means that a training has begun anew: no order counts any more. */
 int sched_epoch(struct sched *s, uint32_t job, uint64_t epoch);
+
+/* From now on orders are kept there; without it they are on the heap. Before any is announced. */
+void sched_set_memory(struct sched *s, const struct sched_memory *memory);
+/* An order that another handle has kept, and what was read of it. Its job and its samples are
+ * known here. Of two for one epoch the one that was announced last counts. If it fails, or the
+ * order does not count, the block is given back. */
+int sched_adopt_order(struct sched *s, void *block);
 
 /* The training of the job has ended: its orders, read or not, go, and their memory with them. Its
  * scores and its epoch stay. */

@@ -20,7 +20,7 @@ import traceback
 from contextlib import ExitStack
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from processes import children, daemon_pid, family, has_ended  # pylint: disable=wrong-import-position
+from processes import children, daemon_pid, daemons, family, has_ended  # pylint: disable=wrong-import-position
 
 SHADEFS, SLOWFS = sys.argv[1:3]
 SHADECTL = sys.argv[3] if len(sys.argv) > 3 else None

@@ -8,6 +8,7 @@ import errno
 import itertools
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
@@ -406,6 +407,36 @@ def a_training_that_ends_is_forgotten():
     fs.end()
 
 
+def it_outlives_the_daemon():
+    """The orders are kept until the training is recognised once more, and then they go."""
+    fs, names, digests, reader = recognised()
+    if not fs.stats()["takeover_possible"]:
+        print("   this kernel cannot repeat requests")
+        reader.end()
+        fs.end()
+        return
+    order = randperm(len(names), 0)
+    read_all(fs, reader, names, digests, order[40:200])
+    os.kill(fs.daemon(), signal.SIGKILL)
+    wait_until(lambda: fs.stats()["takeovers"] == 1, "taken over")
+    assert os.listdir(fs.at(".shade", "jobs")) == ["predicted"]
+
+    def ahead():
+        with open(fs.at(".shade", "jobs", "predicted", "stats")) as file:
+            return int(dict(line.split(" ", 1) for line in file)["order_ahead"])
+
+    before = ahead()
+    assert before >= 400, before
+    read_all(fs, reader, names, digests, order[200:300])
+    wait_until(lambda: ahead() <= before - 100 or is_known(fs), "the order is still read")
+    read_all(fs, reader, names, digests, order[300:])
+    read_all(fs, reader, names, digests, randperm(len(names), 1)[:100])
+    wait_until(lambda: is_known(fs, "epoch 1 of DistributedSampler"), "recognised")
+    wait_until(lambda: len(os.listdir(fs.at(".shade", "jobs"))) == 1, "there is one job for it")
+    reader.end()
+    fs.end()
+
+
 def people_are_told():
     fs, _, _, reader = recognised()
     text = subprocess.run([SHADECTL, "status", fs.path], capture_output=True, text=True, check=True).stdout
@@ -417,7 +448,7 @@ def people_are_told():
 
 tests = [a_wrong_prediction_costs_speed_only, an_announced_order_wins, trainers_get_their_jobs,
          it_can_be_turned_off, other_seeds_can_be_told, two_trainings_at_once, files_come_and_go,
-         a_training_that_ends_is_forgotten, people_are_told]
+         a_training_that_ends_is_forgotten, it_outlives_the_daemon, people_are_told]
 if subprocess.run([PYTHON, "-c", "import torch, torchvision"], stderr=subprocess.DEVNULL).returncode:
     print("there is no torch here: nothing is read by it")
 else:

@@ -30,8 +30,9 @@ if not os.environ.get("SHADE_TEST_PRIVATE") and os.geteuid() == 0:
     os.execvp("unshare", ["unshare", "-m", "--propagation", "private", "sh", "-c", ALONE, "sh",
                           sys.executable, *sys.argv])
 
-from common import (MODE, SHADEFS, Group, Shade, Slow, children, daemon_pid, in_threads, is_mounted,
-                    is_sanitized, mount_points, read, run_tests, running, scratch, wait_until)
+from common import (MODE, SHADEFS, Group, Shade, Slow, children, daemon_pid, daemons, in_threads,
+                    is_mounted, is_sanitized, mount_points, read, run_tests, running, scratch,
+                    wait_until)
 
 FILES, SIZE = 300, 100000  # 30 MB
 CAPACITY, INFLIGHT = "10M", "2M"  # no file is above a sixth of the second: memory stays in bounds
@@ -154,7 +155,7 @@ def new_child(fs, seen):
     """The next daemon, as soon as it appears. None: the supervisor has ended."""
     end = time.monotonic() + SETTLED
     while time.monotonic() < end:
-        fresh = [pid for pid in children(fs.process.pid) if pid not in seen]
+        fresh = [pid for pid in daemons(fs.process.pid) if pid not in seen]
         if fresh:
             return fresh[0]
         if fs.has_ended():
@@ -419,9 +420,8 @@ def killed_during_the_scan():
     for delay in (0, 0.2):
         slow.tell("set meta_delay_us 30000")
         fs = Mount(slow.path)
-        wait_until(lambda: fs.has_ended() or is_mounted(fs.path), "mounted", SETTLED)
-        wait_until(lambda: bounded(lambda: os.path.exists(fs.at(".shade", "stats")), "it answers"),
-                   "there is .shade", SETTLED)
+        wait_until(lambda: fs.has_ended() or fs.path in fs.read_log(), "it says that it is there",
+                   SETTLED)
         time.sleep(delay)
         assert not stats_of(fs)["scan_complete"], "the scan is too quick for this test"
         kill_daemon(fs)
@@ -454,7 +454,8 @@ def killed_during_a_take_over():
 
 
 def gives_up_in_the_end():
-    """Three that die within ten seconds: then there are errors, and nothing waits or is left."""
+    """Three that die within ten seconds and do not last: then there are errors, and nothing waits or
+    is left. The first one may have lasted."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
     readers = Readers(fs.path)

@@ -55,7 +55,7 @@ static void keep_two_of_three(void)
 	*second = 22;
 	*third = first;
 	estate_keep(first, ESTATE_NODE);
-	estate_keep(third, ESTATE_CONTROL);
+	estate_keep(third, ESTATE_OPEN);
 	strcpy(estate_front(estate), "front");
 }
 
@@ -66,8 +66,8 @@ Test(estate, outlives_a_kill)
 	die_after(keep_two_of_three);
 	estate_inherit(estate);
 	cr_assert_eq(count(ESTATE_NODE), 1);
-	cr_assert_eq(count(ESTATE_CONTROL), 1);
-	third = estate_next(estate, ESTATE_CONTROL, NULL);
+	cr_assert_eq(count(ESTATE_OPEN), 1);
+	third = estate_next(estate, ESTATE_OPEN, NULL);
 	cr_assert_eq((void *)*third, estate_next(estate, ESTATE_NODE, NULL));
 	cr_assert_eq(**third, 11);
 	cr_assert_str_eq(estate_front(estate), "front");

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 /* Orders as they really come: overtaken, cut short, too short, twice, late. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "helpers.h"
@@ -335,5 +336,174 @@ Test(orders, without_an_order_scores_say_what_it_is_worth)
 	cr_assert_eq(sched_job_begin(s, &job), 0);
 	cr_assert_eq(sched_order(s, job, 0, (const uint32_t[]){ 0 }, 1), 0);
 	cr_assert_float_eq(sched_worth(s, 0, false), 1, 1e-6);
+	sched_destroy(s);
+}
+
+/* --- orders that outlive their handle ------------------------------------------------------------
+ */
+
+#define BLOCKS 8
+
+struct memory {
+	struct {
+		void *block; /* NULL: none */
+		size_t bytes;
+		bool is_kept;
+	} blocks[BLOCKS];
+};
+
+static unsigned find_block(const struct memory *memory, const void *block)
+{
+	unsigned i = 0;
+
+	while (memory->blocks[i].block != block)
+		cr_assert_lt(++i, BLOCKS);
+	return i;
+}
+
+static void *get(void *context, size_t bytes)
+{
+	struct memory *memory = context;
+	unsigned i = find_block(memory, NULL);
+
+	memory->blocks[i].block = calloc(1, bytes);
+	memory->blocks[i].bytes = bytes;
+	memory->blocks[i].is_kept = false;
+	return memory->blocks[i].block;
+}
+
+static void keep(void *context, void *block)
+{
+	struct memory *memory = context;
+
+	memory->blocks[find_block(memory, block)].is_kept = true;
+}
+
+static void give_back(void *context, void *block)
+{
+	struct memory *memory = context;
+
+	if (!block)
+		return;
+	memory->blocks[find_block(memory, block)].block = NULL;
+	free(block);
+}
+
+static struct sched_memory in(struct memory *memory)
+{
+	return (struct sched_memory){ get, keep, give_back, memory };
+}
+
+/* What there is of `memory` when its daemon dies: blocks that are not kept are lost. */
+static struct memory copy_kept(const struct memory *memory)
+{
+	struct memory copy = { 0 };
+
+	for (unsigned i = 0; i < BLOCKS; i++)
+		if (memory->blocks[i].block && memory->blocks[i].is_kept) {
+			copy.blocks[i] = memory->blocks[i];
+			copy.blocks[i].block = malloc(memory->blocks[i].bytes);
+			memcpy(copy.blocks[i].block, memory->blocks[i].block,
+			       memory->blocks[i].bytes);
+		}
+	return copy;
+}
+
+static struct sched *with_memory(struct memory *memory, uint32_t samples)
+{
+	struct sched_memory own = in(memory);
+	struct sched *s;
+
+	cr_assert_eq(sched_create(&s, 2, "shade"), 0);
+	sched_set_memory(s, &own);
+	cr_assert_eq(sched_grow(s, samples), 0);
+	return s;
+}
+
+static unsigned count_blocks(const struct memory *memory)
+{
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < BLOCKS; i++)
+		count += memory->blocks[i].block != NULL;
+	return count;
+}
+
+static void adopt_all(struct sched *s, struct memory *memory)
+{
+	struct memory before = *memory;
+
+	for (unsigned i = BLOCKS; i-- > 0;)
+		if (before.blocks[i].block)
+			cr_assert_eq(sched_adopt_order(s, before.blocks[i].block), 0);
+}
+
+Test(orders, are_adopted_as_far_as_they_were_read)
+{
+	static const uint32_t first[] = { 0, 1, 2, 3 }, second[] = { 3, 0, 2, 1 };
+	struct memory memory = { 0 }, left;
+	struct sched *s = with_memory(&memory, 4);
+	uint32_t ids[8];
+
+	cr_assert_eq(sched_order(s, 0, 0, first, 4), 0);
+	cr_assert_eq(sched_order(s, 0, 1, second, 4), 0);
+	read_one(s, 1);
+	read_one(s, 0);
+	left = copy_kept(&memory);
+	sched_destroy(s);
+	cr_assert_eq(count_blocks(&memory), 0);
+	s = with_memory(&left, 4);
+	adopt_all(s, &left);
+	cr_assert_sound(s);
+	cr_assert_eq(sched_get_ahead(s, 0, ids, 8), 6);
+	cr_assert(ids[0] == 2 && ids[1] == 3 && ids[2] == 3 && ids[3] == 0);
+	read_one(s, 2);
+	AHEAD(s, 3, 3, 0, 2, 1);
+	/* A later one of the epoch still replaces it. */
+	cr_assert_eq(sched_order(s, 0, 1, first, 4), 0);
+	AHEAD(s, 3, 0, 1, 2, 3);
+	sched_destroy(s);
+	cr_assert_eq(count_blocks(&left), 0);
+}
+
+Test(orders, of_two_for_an_epoch_the_later_is_adopted)
+{
+	static const uint32_t first[] = { 0, 1 }, second[] = { 1, 2 };
+	struct memory memory = { 0 }, left, both;
+	struct sched *s = with_memory(&memory, 3);
+
+	cr_assert_eq(sched_order(s, 0, 0, first, 2), 0);
+	both = copy_kept(&memory);
+	cr_assert_eq(sched_order(s, 0, 0, second, 2), 0);
+	left = copy_kept(&memory);
+	/* It died before the old one was given back: the later one comes first here. */
+	for (unsigned i = 0; i < BLOCKS; i++)
+		if (left.blocks[i].block) {
+			both.blocks[BLOCKS - 1] = left.blocks[i];
+			break;
+		}
+	sched_destroy(s);
+	s = with_memory(&both, 3);
+	adopt_all(s, &both);
+	AHEAD(s, 1, 2);
+	cr_assert_eq(count_blocks(&both), 1);
+	cr_assert_sound(s);
+	sched_destroy(s);
+}
+
+Test(orders, what_does_not_fit_is_not_adopted)
+{
+	static const uint32_t first[] = { 0, 1, 2 };
+	struct memory memory = { 0 }, left;
+	struct sched *s = with_memory(&memory, 3);
+
+	cr_assert_eq(sched_order(s, 0, 4, first, 3), 0);
+	left = copy_kept(&memory);
+	sched_destroy(s);
+	s = with_memory(&left, 2); /* one sample less */
+	adopt_all(s, &left);
+	cr_assert_eq(count_blocks(&left), 0);
+	expect_ahead(s, NULL, 0);
+	cr_assert_sound(s);
 	sched_destroy(s);
 }
