@@ -7,6 +7,7 @@
  * the result. At the end the cache is stopped first, which answers all requests that wait while
  * there are still sessions to take the answers; only then everything is unmounted.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -614,6 +615,7 @@ static void mount_all(struct daemon *daemon)
 			give_up(daemon, daemon->options.mount_point, rc, NULL);
 	}
 	close(daemon->options.mount_fd); /* or what it is in would be busy */
+	assert(daemon->heritage);
 	daemon->heritage->is_native = daemon->overlay;
 }
 

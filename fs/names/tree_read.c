@@ -60,6 +60,7 @@ struct node *tree_find_child(const struct node *dir, const char *name)
 {
 	uint32_t number = tree_number_of(dir, name);
 
+	assert(dir->dir.children || !dir->dir.child_count);
 	if (number == dir->dir.child_count || strcmp(dir->dir.children[number]->name, name))
 		return NULL;
 	return dir->dir.children[number];

@@ -19,6 +19,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from processes import daemon_pid  # pylint: disable=wrong-import-position
+
 CLOCK_OF_PROCESS = 2  # what clock_getcpuclockid(3) makes a clock of
 ROUND_SECONDS = 600   # no command runs longer
 
@@ -179,9 +182,13 @@ class Server:
             lines = log.read().strip().splitlines()
         return lines[-1] if lines else ""
 
+    def daemon(self):
+        """The process that does the work."""
+        return self.process.pid
+
     def cpu_s(self):
         """Seconds of processor time so far, threads that ended included."""
-        return time.clock_gettime((~self.process.pid << 3) | CLOCK_OF_PROCESS)
+        return time.clock_gettime((~self.daemon() << 3) | CLOCK_OF_PROCESS)
 
     def end(self):
         if self in self.lab.running:
@@ -240,6 +247,9 @@ class Shade(Mount):
         self.wait(lambda: os.path.exists(os.path.join(self.path, ".shade", "stats")))
         if wait_for_scan:
             self.wait(lambda: self.stats()["scan_complete"] == 1, ROUND_SECONDS)
+
+    def daemon(self):
+        return daemon_pid(self.process.pid)
 
     def stats(self):
         with open(os.path.join(self.path, ".shade", "stats")) as file:

@@ -11,16 +11,18 @@ LIMIT = 300
 
 
 def private_bytes(pid):
-    """Memory that is the process's own. Pages of files are not; nor are cached samples, which
-    belong to the kernel."""
+    """Memory that is the process's own, and what it shares with its supervisor, for a successor.
+    Pages of files are not; nor are cached samples, which belong to the kernel."""
     with open(f"/proc/{pid}/smaps_rollup") as file:
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in file if "kB" in line}
-    return sizes.get("Pss_Anon", sizes["Private_Dirty"])
+    if "Pss_Anon" not in sizes:
+        return sizes["Private_Dirty"]
+    return sizes["Pss_Anon"] + sizes["Pss_Shmem"]
 
 
 def moments(bench, mount, files):
     """Names of moments and the private bytes at each."""
-    pid = mount.process.pid
+    pid = mount.daemon()
     yield "scanned", private_bytes(pid)
     bench.call("bench-list", mount.path)
     yield "listed", private_bytes(pid)

@@ -12,7 +12,7 @@ import time
 from common import (MODE, SHADECTL, SHADEFS, Shade, Slow, children, daemons, is_mounted, make_tree,
                     raises, read, run_tests, running, scratch, wait_until)
 
-KILLED = "the daemon died of signal 9: another one takes over"
+KILLED = "another one takes over"  # it may not be reaped by then, and its signal unknown
 
 
 def kill_daemon(fs):

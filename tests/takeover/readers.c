@@ -38,7 +38,7 @@ static void compare(struct reader *reader, const char *got, uint64_t file, uint6
 	if (!wrong) /* a mapped page changed between the two looks, which is as bad */
 		wrong = 1;
 	report(reader, WRONG_BYTES, "%zu of %zu bytes from %llu on are wrong, first at %llu", wrong,
-	       size, (unsigned long long)offset, (unsigned long long)(offset + first));
+	       size, (unsigned long long)offset, (unsigned long long)offset + first);
 	count(WRONG_BYTES, wrong - 1);
 }
 
