@@ -10,8 +10,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -652,16 +650,6 @@ static void start_threads(struct daemon *daemon)
 	}
 }
 
-/* Giving the pages of a buffer back to the kernel after each fetch costs more than reading into it,
- * so malloc() keeps them. What it keeps is part of what `inflight` sets aside. */
-static void keep_memory(const struct options *options)
-{
-	int bytes = options->inflight_bytes < INT_MAX ? (int)options->inflight_bytes : INT_MAX;
-
-	mallopt(M_MMAP_THRESHOLD, 1 << 25);
-	mallopt(M_TRIM_THRESHOLD, bytes);
-}
-
 static void stop(struct daemon *daemon)
 {
 	struct thread limit;
@@ -693,7 +681,8 @@ static int serve(struct daemon *daemon)
 {
 	char *line;
 
-	keep_memory(&daemon->options);
+	assert(daemon->heritage);
+	options_keep_memory(&daemon->options);
 	lock_init(&daemon->end_lock, LOCK_END);
 	cond_init(&daemon->end_changed);
 	atomic_store(&daemon->heritage->can_notice, !supervisor_watch());

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-/* How much memory there is for this process. */
+/* How much memory there is for this process, and what malloc() keeps of it. */
+#include <limits.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -61,4 +63,12 @@ uint64_t options_memory(const char **which)
 
 	*which = limit < ram ? "cgroup limit" : "RAM";
 	return limit < ram ? limit : ram;
+}
+
+void options_keep_memory(const struct options *options)
+{
+	int bytes = options->inflight_bytes < INT_MAX ? (int)options->inflight_bytes : INT_MAX;
+
+	mallopt(M_MMAP_THRESHOLD, 1 << 25);
+	mallopt(M_TRIM_THRESHOLD, bytes);
 }

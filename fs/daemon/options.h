@@ -88,6 +88,9 @@ void options_hand_over(const struct options *options, struct handover *handover)
 
 /* The lesser of RAM and the cgroup's limit, and which it is. */
 uint64_t options_memory(const char **which);
+/* Giving the pages of a buffer back to the kernel after each fetch costs more than reading into it,
+ * so malloc() keeps them. What it keeps is part of what `inflight` sets aside. */
+void options_keep_memory(const struct options *options);
 
 /* Prints every option with its value and where that came from, a line each. */
 void options_print(const struct options *options, FILE *out);

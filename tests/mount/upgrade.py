@@ -117,7 +117,7 @@ def nothing_is_left(fs):
 class Readers:
     """The program in tests/takeover."""
 
-    def __init__(self, path, hints=0):
+    def __init__(self, path, hints=1):
         self.process = subprocess.Popen(
             [OPTIONS.readers, "read", path, str(FILES), str(SIZE), "seconds=3600", "threads=16",
              f"hints={hints}", "seed=1", "patience=40"],
