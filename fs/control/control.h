@@ -189,16 +189,19 @@ struct control_waiter {
 	struct control_waiter *next; /* control's own */
 };
 
-/* 0 or a negative errno; -EMFILE and -ENOMEM: the caller has too much open, see quota.h. `writes`:
- * the file is opened for writing. */
+/* The file is to be put, and to be closed some time. 0 or a negative errno; -EMFILE and -ENOMEM:
+ * the caller has too much open, see quota.h. `writes`: the file is opened for writing. */
 int control_open(struct control *control, const struct control_caller *caller, uint64_t ino,
 		 bool writes, struct control_file **out);
-/* The file by its number: NULL, if there is none. */
+/* The file by its number, until control_put(); NULL: there is none. A request may come twice after
+ * a daemon has died: so the file may be closed meanwhile. */
 struct control_file *control_find(struct control *control, uint64_t number);
+void control_put(struct control_file *file);
 uint64_t control_number(const struct control_file *file);
 /* Whether the file has offsets; the others are streams. */
 bool control_is_seekable(const struct control_file *file);
 /* A last line of `control` without a newline is executed. No other call for the file is made. */
+/* It has no number any more, and goes when it is put for the last time. */
 void control_close(struct control_file *file);
 void control_read(struct control_file *file, struct control_waiter *waiter);
 /* Takes all of `data`, or returns a negative errno. For `control` alone. */

@@ -124,8 +124,37 @@ struct control_file *control_find(struct control *control, uint64_t number)
 
 	lock_acquire(&control->jobs_lock);
 	file = control->by_place[place_of(number)];
+	if (file && file->number != number)
+		file = NULL;
+	if (file)
+		file->users++;
 	lock_release(&control->jobs_lock);
-	return file && file->number == number ? file : NULL;
+	return file;
+}
+
+void control_put(struct control_file *file)
+{
+	struct control *control = file->control;
+	bool is_last;
+
+	lock_acquire(&control->jobs_lock);
+	is_last = --file->users == 0 && file->is_closed;
+	lock_release(&control->jobs_lock);
+	if (is_last)
+		open_end(file);
+}
+
+bool heirs_close(struct control_file *file)
+{
+	struct control *control = file->control;
+	bool is_first;
+
+	lock_acquire(&control->jobs_lock);
+	is_first = !file->is_closed;
+	file->is_closed = true;
+	control->by_place[place_of(file->number)] = NULL;
+	lock_release(&control->jobs_lock);
+	return is_first;
 }
 
 uint64_t control_number(const struct control_file *file)
@@ -142,6 +171,7 @@ int heirs_keep(struct control_file *file, const struct control_caller *caller)
 		return -ENOMEM;
 	kept->opened_by = caller->request;
 	file->kept = kept;
+	file->users = 1; /* who opens it */
 	rc = give_number(file);
 	if (rc) {
 		file->kept = NULL;
@@ -185,6 +215,8 @@ struct control_file *heirs_find_open(struct control *control, uint64_t request)
 	for (unsigned i = 0; i < FILES_MAX && !found; i++)
 		if (control->by_place[i] && control->by_place[i]->kept->opened_by == request)
 			found = control->by_place[i];
+	if (found)
+		found->users++;
 	lock_release(&control->jobs_lock);
 	return found;
 }

@@ -61,9 +61,12 @@ struct kept_file {
 
 /* Keeps an open file, and numbers it. 0 or -ENOMEM. */
 int heirs_keep(struct control_file *file, const struct control_caller *caller);
+/* Nobody finds it any more. False: it was closed before. */
+bool heirs_close(struct control_file *file);
 /* The file is closed: nothing is kept of it. */
 void heirs_drop(struct control_file *file);
-/* The file that this request has opened, for a daemon that died before it could answer; or NULL. */
+/* The file that this request has opened, for a daemon that died before it could answer; or NULL. It
+ * is to be put. */
 struct control_file *heirs_find_open(struct control *control, uint64_t request);
 /* A copy of `text`, which belongs to the file. NULL: no memory. */
 struct kept_part *heirs_new_text(struct control_file *file, const char *text, size_t size);

@@ -77,6 +77,8 @@ struct control_file {
 	struct kept_file *kept;		     /* for a successor */
 	uint64_t kept_bytes;		     /* lock: of its table and its unfinished writes */
 	uint64_t number;		     /* constant: what the kernel calls it */
+	unsigned users;			     /* jobs_lock: requests that have found it */
+	bool is_closed;			     /* jobs_lock: the last of them ends it */
 	uint64_t ino;			     /* constant */
 	const struct entry *entry;	     /* which file it is */
 	unsigned dir;			     /* the number of its directory */

@@ -210,9 +210,8 @@ bool control_is_seekable(const struct control_file *file)
 
 void control_close(struct control_file *file)
 {
-	if (file->parser)
+	if (heirs_close(file) && file->parser)
 		apply_finish(file);
-	open_end(file);
 }
 
 static char *copy_text(const struct control_file *file, uint64_t offset, size_t max, size_t *length)

@@ -25,8 +25,28 @@ void trace_open(struct control_file *file)
 	file->trace_at = cache_trace_begin(file->control->options.cache);
 }
 
+/* A read that came twice may still wait. */
+static void answer_file(struct control_file *file)
+{
+	struct control_waiter **at = &file->control->waiters;
+
+	lock_acquire(&file->control->trace_lock);
+	while (*at) {
+		struct control_waiter *waiter = *at;
+
+		if (waiter->file != file) {
+			at = &waiter->next;
+			continue;
+		}
+		*at = waiter->next;
+		waiter->answer(waiter, -EIO, NULL, 0);
+	}
+	lock_release(&file->control->trace_lock);
+}
+
 void trace_close(struct control_file *file)
 {
+	answer_file(file);
 	cache_trace_end(file->control->options.cache);
 }
 

@@ -62,6 +62,24 @@ static enum session_lane lane_of(void *user_data, uint32_t opcode, uint64_t ino)
 	}
 }
 
+static void *hold(void *user_data, uint64_t ino)
+{
+	struct node *node;
+
+	if (control_owns(ino) || ino == FUSE_ROOT_ID)
+		return NULL;
+	node = node_of(user_data, ino);
+	node_hold(node);
+	return node;
+}
+
+static void let_go(void *user_data, void *held)
+{
+	const struct files *files = user_data;
+
+	tree_release(cache_tree(files->options.cache), held);
+}
+
 /* --- begin and end -----------------------------------------------------------------------------*/
 
 int files_create(struct files **out, const struct files_options *options)
@@ -134,6 +152,8 @@ int files_mount(struct files *files, const struct files_point *point, bool nativ
 							[SESSION_CONTROL] = SHADE_WORKERS,
 							[SESSION_ATTR] = ATTR_WORKERS },
 					   .lane_of = lane_of,
+					   .hold = hold,
+					   .let_go = let_go,
 					   .ended = o->ended,
 					   .context = o->context };
 	struct session *session;

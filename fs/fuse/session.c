@@ -30,6 +30,7 @@
 /* A request that waits for a worker. */
 struct queued {
 	struct queued *next;
+	void *held; /* by session_options.hold(); NULL: nothing */
 	struct fuse_buf buffer;
 	char data[];
 };
@@ -105,6 +106,8 @@ static void work(void *argument)
 			lane->end = &lane->first;
 		lock_release(&session->lock);
 		process(session, &queued->buffer);
+		if (queued->held)
+			session->options.let_go(session->options.user_data, queued->held);
 		free(queued);
 		lock_acquire(&session->lock);
 	}
@@ -116,6 +119,15 @@ static void start_worker(struct lane *lane)
 	if (lane->worker_count < lane->worker_max &&
 	    !thread_start(&lane->workers[lane->worker_count], "shade-worker", work, lane))
 		lane->worker_count++;
+}
+
+static void *hold(const struct session *session, const struct fuse_buf *buffer)
+{
+	const struct fuse_in_header *head = buffer->mem;
+
+	if (!session->options.hold || !(head->unique & IS_REPEATED))
+		return NULL;
+	return session->options.hold(session->options.user_data, head->nodeid);
 }
 
 /* Queues a copy of a request for the workers. The queue is bounded by the number of threads that
@@ -131,6 +143,7 @@ static int queue_request(struct lane *lane, const struct fuse_buf *buffer, size_
 	*queued = (struct queued){ .buffer = *buffer };
 	memcpy(queued->data, buffer->mem, size);
 	queued->buffer.mem = queued->data;
+	queued->held = hold(session, buffer);
 	lock_acquire(&session->lock);
 	*lane->end = queued;
 	lane->end = &queued->next;

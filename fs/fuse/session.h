@@ -58,6 +58,11 @@ struct session_options {
 	unsigned workers[SESSION_LANES]; /* at most, started as they are needed; 0: none */
 	/* By opcode and inode. A lane without workers is not for it. */
 	enum session_lane (*lane_of)(void *user_data, uint32_t opcode, uint64_t ino);
+	/* A request that comes again may come twice. Whoever is faster answers it, and then the
+	 * kernel may forget what it was about, while the other one is still in a queue: so that is
+	 * held from here to there. NULL: nothing has to be. */
+	void *(*hold)(void *user_data, uint64_t ino);
+	void (*let_go)(void *user_data, void *held);
 	/* The mount has ended without session_close(). Called by the session's thread. */
 	void (*ended)(void *context);
 	void *context; /* of ended() */

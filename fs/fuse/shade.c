@@ -199,8 +199,10 @@ static void do_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->fh = control_number(file);
 	fi->direct_io = 1;
 	fi->nonseekable = !control_is_seekable(file);
-	if (fuse_reply_open(req, fi) == -ENOENT)
-		control_close(file); /* interrupted: the kernel has no open file */
+	/* Interrupted: the kernel has no open file. Or the request came twice, and was answered. */
+	if (fuse_reply_open(req, fi) == -ENOENT && !caller.is_repeated)
+		control_close(file);
+	control_put(file);
 }
 
 static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -208,8 +210,10 @@ static void do_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct control_file *file = file_of(req, fi);
 
 	(void)ino;
-	if (file)
+	if (file) {
 		control_close(file);
+		control_put(file);
+	}
 	fuse_reply_err(req, 0);
 }
 
@@ -253,6 +257,7 @@ static void do_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t offset,
 	request->waiter.offset = (uint64_t)offset;
 	request->waiter.size = size;
 	control_read(file, &request->waiter);
+	control_put(file);
 }
 
 static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size, off_t offset,
@@ -263,6 +268,8 @@ static void do_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t si
 	int rc = file ? control_write(file, &caller, data, size) : -EIO;
 
 	(void)ino, (void)offset;
+	if (file)
+		control_put(file);
 	if (rc)
 		fuse_reply_err(req, -rc);
 	else
@@ -282,6 +289,8 @@ static void do_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg
 	if (!control_is_dir(inside(ino))) {
 		file = file_of(req, fi);
 		rc = file ? control_ioctl(file, cmd, in, in_size, out, &length) : -EIO;
+		if (file)
+			control_put(file);
 	}
 	if (rc)
 		fuse_reply_err(req, -rc);
