@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 
-from common import MODE, Shade, make_tree, raises, read, run_tests, skip, wait_until
+from common import MODE, Shade, is_sanitized, make_tree, raises, read, run_tests, skip, wait_until
 
 FILES = 24
 RECORD = 0x444853f5
+STEADY = 1.5 if not is_sanitized() else 5  # seconds after which a death does not count
 
 
 def mount(**options):
@@ -32,7 +33,7 @@ def kill_daemon(fs):
     dead, before = fs.daemon(), fs.stats()["takeovers"]
     os.kill(dead, signal.SIGKILL)
     wait_until(lambda: fs.stats()["takeovers"] > before, "it is taken over")
-    time.sleep(1.1)
+    time.sleep(STEADY)
 
 
 class Control:
@@ -341,7 +342,7 @@ def without_answer(fs, number, request):
         result = request()
         wait_until(lambda: fs.stats()["takeovers"] > before, "it has died")
         tracer.communicate(timeout=60)
-    time.sleep(1.1)
+    time.sleep(STEADY)
     return result
 
 
@@ -417,7 +418,7 @@ def writes_are_applied_once():
     writer = threading.Thread(target=write, daemon=True)
     writer.start()
     while deaths < 8 and not failures:
-        time.sleep(1.2 + chance.random() / 3)
+        time.sleep(STEADY + chance.random() / 3)
         os.kill(fs.daemon(), signal.SIGKILL)
         deaths += 1
         before = deaths

@@ -3,14 +3,12 @@
 left."""
 import os
 import signal
-import socket
-import struct
 import subprocess
 import tempfile
 import time
 
-from common import (MODE, SHADECTL, SHADEFS, Shade, Slow, children, daemons, is_mounted, make_tree,
-                    raises, read, run_tests, running, scratch, wait_until)
+from common import (MODE, SHADECTL, SHADEFS, ServiceManager, Shade, Slow, children, daemons, is_mounted,
+                    make_tree, raises, read, run_tests, running, scratch, wait_until)
 
 KILLED = "another one takes over"  # it may not be reaped by then, and its signal unknown
 
@@ -229,31 +227,19 @@ def is_supervisor(pid, point):
 
 def the_service_manager_is_told_by_the_main_process():
     root, _ = make_tree(5)
-    path = os.path.join(scratch, "notify")
-    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    manager.settimeout(60)
-    manager.bind(path)
-
-    def told():
-        text, extra, _, _ = manager.recvmsg(8192, socket.CMSG_SPACE(12))
-        return text.decode(), struct.unpack("3i", extra[0][2])[0]
-
-    os.environ["NOTIFY_SOCKET"] = path
-    try:
-        fs = Shade(root, capacity="8M")
-    finally:
-        del os.environ["NOTIFY_SOCKET"]
-    text, pid = told()
+    manager = ServiceManager()
+    fs = Shade(root, capacity="8M")
+    manager.begun()
+    text, pid = manager.told()
     assert text.startswith("READY=1\nSTATUS=") and "capacity 8.0 MiB" in text, text
     assert pid == fs.process.pid, "systemd hears nobody else"
     if can_repeat(fs):
         kill_daemon(fs)
-        text, pid = told()
+        text, pid = manager.told()
         assert text.startswith("STATUS=taken over 1 times; ") and pid == fs.process.pid, text
     fs.end()
-    assert told() == ("STOPPING=1", fs.process.pid)
-    manager.close()
+    assert manager.told() == ("STOPPING=1", fs.process.pid)
+    manager.socket.close()
 
 
 run_tests([the_killed_daemon_is_taken_over, a_request_waits_for_the_successor,

@@ -34,9 +34,11 @@ from common import (MODE, SHADEFS, Group, Shade, Slow, children, daemon_pid, dae
                     is_mounted, is_sanitized, mount_points, read, run_tests, running, scratch,
                     wait_until)
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "takeover"))
+from load import Readers  # pylint: disable=wrong-import-position
+
 FILES, SIZE = 300, 100000  # 30 MB
 CAPACITY, INFLIGHT = "10M", "2M"  # no file is above a sixth of the second: memory stays in bounds
-READERS = 16
 LASTING = 1.5  # seconds after which a daemon does not count as one that cannot serve
 SETTLED = 30 if not is_sanitized() else 120  # seconds that nothing here may take
 DEAD = (errno.ENOTCONN, errno.ECONNABORTED, errno.EIO, errno.ENOENT)
@@ -180,52 +182,8 @@ def end(fs):
     nothing_is_left(fs.path)
 
 
-class Readers:
-    """The program in tests/takeover, until its time is over or end()."""
-
-    def __init__(self, path, seconds=600, hints=1, threads=READERS):
-        self.process = subprocess.Popen(
-            [OPTIONS.readers, "read", path, str(FILES), str(SIZE), f"seconds={int(seconds)}",
-             f"threads={threads}", f"hints={hints}", f"seed={OPTIONS.seed}", "patience=40"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.errors = ""
-        running.append(self)
-
-    def end(self):
-        """What it has counted."""
-        self.process.send_signal(signal.SIGTERM)
-        out, self.errors = self.process.communicate(timeout=90)
-        running.remove(self)
-        counts = {key: int(value) for key, value in (line.split() for line in out.splitlines())}
-        assert counts, f"the readers ended with {self.process.returncode}: {self.errors}"
-        print("  ", ", ".join(f"{key} {value}" for key, value in counts.items()), flush=True)
-        bad = counts["errors"] or counts["wrong_bytes"] or counts["hung"]
-        assert self.process.returncode == bool(bad), self.process.returncode
-        return counts
-
-    def end_well(self):
-        counts = self.end()
-        assert not counts["errors"] and not counts["wrong_bytes"] and not counts["hung"], \
-            f"{counts}, --seed {OPTIONS.seed}: {self.errors}"
-        assert counts["reads"] and counts["lists"], counts
-        return counts
-
-    def end_with_errors(self):
-        """That the mount gives errors is right here. Wrong bytes and waiting for ever never are."""
-        counts = self.end()
-        assert counts["errors"] and not counts["wrong_bytes"] and not counts["hung"], \
-            f"{counts}: {self.errors}"
-        return counts
-
-    def read_log(self):
-        return self.errors
-
-    def kill(self):
-        self.process.kill()
-        try:
-            self.process.communicate(timeout=20)
-        except subprocess.TimeoutExpired:
-            print("the readers cannot be killed")
+def begin_readers(path, **options):
+    return Readers(OPTIONS.readers, path, FILES, SIZE, seed=OPTIONS.seed, **options)
 
 
 def check_memory(fs):
@@ -256,13 +214,13 @@ def readers_can_fail():
     with open(os.path.join(folder, path_of(3)), "r+b") as file:
         file.seek(40000)
         file.write(bytes([CONTENTS[path_of(3)][40000] ^ 1]))
-    readers = Readers(folder, hints=0)
+    readers = begin_readers(folder, hints=0)
     time.sleep(1)
     counts = readers.end()
     assert counts["wrong_bytes"] and not counts["errors"], (counts, readers.errors)
     assert "file 3: 1 of " in readers.errors, readers.errors
     os.rename(os.path.join(folder, path_of(4)), os.path.join(folder, "d4/x"))
-    readers = Readers(folder, hints=0)
+    readers = begin_readers(folder, hints=0)
     time.sleep(1)
     counts = readers.end()
     assert counts["errors"], counts
@@ -273,7 +231,7 @@ def killed_again_and_again():
     """While the source is slow, files are evicted, and hints come."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
-    readers = Readers(fs.path, seconds=OPTIONS.seconds + 600)
+    readers = begin_readers(fs.path, seconds=OPTIONS.seconds + 600)
     watch_memory(fs, 1)
     deaths, begin = 0, time.monotonic()
     while time.monotonic() < begin + OPTIONS.seconds:
@@ -441,7 +399,7 @@ def killed_during_a_take_over():
     """The successor dies as soon as it appears; the next one takes over all the same."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
-    readers = Readers(fs.path)
+    readers = begin_readers(fs.path)
     time.sleep(0.5)
     first = fs.daemon()
     os.kill(first, signal.SIGKILL)
@@ -462,7 +420,7 @@ def gives_up_in_the_end():
     is left. The first one may have lasted."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
-    readers = Readers(fs.path)
+    readers = begin_readers(fs.path)
     time.sleep(0.5)
     seen, begin = set(), time.monotonic()
     while len(seen) < 10 and (pid := new_child(fs, seen)):
@@ -508,7 +466,7 @@ def killed_for_its_memory():
         return
     try:
         fs = mount(DATA)
-        readers = Readers(fs.path, hints=0)
+        readers = begin_readers(fs.path, hints=0)
         time.sleep(0.5)
         before = fs.daemon()
         assert before != fs.process.pid, "there is no supervisor"
@@ -560,7 +518,7 @@ def the_supervisor_is_killed():
     """Then there is no successor: readers get errors soon, and the place can be used again."""
     slow = Slow(DATA, delay_us=2000)
     fs = mount(slow.path)
-    readers = Readers(fs.path)
+    readers = begin_readers(fs.path)
     time.sleep(0.5)
     daemon = fs.daemon()
     assert daemon != fs.process.pid, "there is no supervisor"

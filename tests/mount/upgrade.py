@@ -18,9 +18,12 @@ import tempfile
 import threading
 import time
 
-from common import (MODE, SHADECTL, SHADEFS, Filesystem, Shade, Slow, children, is_mounted,
+from common import (MODE, SHADECTL, SHADEFS, Filesystem, ServiceManager, Shade, Slow, children, is_mounted,
                     is_sanitized, make_tree, raises, read, run_dir, run_tests, running, scratch,
                     wait_until)
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "takeover"))
+from load import Readers  # pylint: disable=wrong-import-position
 
 FILES, SIZE = 200, 100000  # 20 MB
 PATIENCE = 30 if not is_sanitized() else 180
@@ -114,37 +117,8 @@ def nothing_is_left(fs):
     assert not os.path.exists(f"/run/shadefs/{fs.process.pid}"), "a place was left"
 
 
-class Readers:
-    """The program in tests/takeover."""
-
-    def __init__(self, path, hints=1):
-        self.process = subprocess.Popen(
-            [OPTIONS.readers, "read", path, str(FILES), str(SIZE), "seconds=3600", "threads=16",
-             f"hints={hints}", "seed=1", "patience=40"],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.errors = ""
-        running.append(self)
-
-    def end(self):
-        self.process.send_signal(signal.SIGTERM)
-        out, self.errors = self.process.communicate(timeout=90)
-        running.remove(self)
-        counts = {key: int(value) for key, value in (line.split() for line in out.splitlines())}
-        print("  ", ", ".join(f"{key} {value}" for key, value in counts.items()), flush=True)
-        return counts
-
-    def end_well(self):
-        counts = self.end()
-        assert not counts["errors"] and not counts["wrong_bytes"] and not counts["hung"], \
-            f"{counts}: {self.errors}"
-        assert counts["reads"] and counts["lists"], counts
-
-    def read_log(self):
-        return self.errors
-
-    def kill(self):
-        self.process.kill()
-        self.process.communicate(timeout=20)
+def begin_readers(path):
+    return Readers(OPTIONS.readers, path, FILES, SIZE)
 
 
 def make_data():
@@ -164,7 +138,7 @@ def upgraded_under_load():
         slow.end()
         return
     pid, held, upgrades, deaths = fs.process.pid, fs.descriptors(), 0, 0
-    readers, end = Readers(fs.path), time.monotonic() + OPTIONS.seconds
+    readers, end = begin_readers(fs.path), time.monotonic() + OPTIONS.seconds
     while time.monotonic() < end or upgrades < 4:
         upgrade_to(fs, ("next", "this")[upgrades % 2])
         upgrades += 1
@@ -248,29 +222,22 @@ def passwords_stay_hidden():
 
 def the_service_manager_is_told():
     root, _ = make_tree(5)
-    path = os.path.join(scratch, "notify")
-    manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    manager.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-    manager.settimeout(60)
-    manager.bind(path)
+    manager = ServiceManager()
+    fs = Mount(root)
+    manager.begun()
 
     def told():
-        text, extra, _, _ = manager.recvmsg(8192, socket.CMSG_SPACE(12))
-        assert struct.unpack("3i", extra[0][2])[0] == fs.process.pid, "systemd hears nobody else"
-        return text.decode()
+        text, pid = manager.told()
+        assert pid == fs.process.pid, "systemd hears nobody else"
+        return text
 
-    os.environ["NOTIFY_SOCKET"] = path
-    try:
-        fs = Mount(root)
-    finally:
-        del os.environ["NOTIFY_SOCKET"]
     assert told().startswith("READY=1\n")
     if can_upgrade(fs):
         upgrade_to(fs, "next")
         assert told().startswith("STATUS=upgraded 1 times; ")
     fs.end()
     assert told() == "STOPPING=1"
-    manager.close()
+    manager.socket.close()
 
 
 # --- what is refused -----------------------------------------------------------------------------
@@ -359,7 +326,7 @@ def killed_meanwhile():
     slow = Slow(make_data(), delay_us=2000)
     fs = Mount(slow.path, inflight="2M")
     if can_upgrade(fs):
-        readers, chance = Readers(fs.path), random.Random(1)
+        readers, chance = begin_readers(fs.path), random.Random(1)
         for number in range(6):
             fs.install(VERSIONS["next"] if number % 2 else SHADEFS)
             upgrade, daemon = fs.begin_upgrade(), fs.daemon()
