@@ -58,6 +58,7 @@ CANNOT = {
     "systemd is not init here; the test units reads what is written for it.":
         ["systemctl disable --now redis-server", "systemctl daemon-reload",
          "systemctl enable --now shadefs@imagenet", "systemctl reload shadefs@imagenet",
+         "systemctl restart shadefs@imagenet", "systemctl kill -s KILL shadefs@imagenet",
          "journalctl -t shadefs"],
     "It never ends, and repeats a command that is run.":
         ["while sleep 15; do shadefs-metrics /mnt/imagenet imagenet; done"],

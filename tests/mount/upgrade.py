@@ -148,8 +148,9 @@ def upgraded_under_load():
             deaths += 1
             wait_until(lambda n=deaths: fs.stats()["takeovers"] == n, "taken over", PATIENCE)
             assert fs.version() == version_of(fs.program), "by another version"
+            wait_until(lambda last=dead: fs.daemon() != last, "the dead one is reaped", PATIENCE)
             assert os.path.samefile(f"/proc/{fs.daemon()}/exe", fs.program)
-            time.sleep(5)  # or there would be too many deaths
+            time.sleep(2)  # it is to last, or there would be too many deaths
         stats = fs.stats()
         assert stats["memory_bytes"] <= stats["capacity_bytes"], stats
         assert readers.process.poll() is None, "the readers have ended"
