@@ -104,9 +104,9 @@ void cache_release(struct cache *cache, struct node *node);
 void cache_saw_open(struct cache *cache, const struct node *node, uint32_t slot, uint32_t job,
 		    int32_t thread);
 void cache_saw_close(struct cache *cache, const struct node *node, uint32_t slot);
-/* The kernel's answer to a probe. */
+/* The kernel's answer to a probe; if it is about another node, it says nothing. */
 struct probe;
-void cache_probed(struct probe *probe, bool present);
+void cache_probed(struct probe *probe, const struct node *node, bool present);
 /* The kernel forgets a node; what it had of it is gone. */
 void cache_forget(struct cache *cache, struct node *node, uint64_t count);
 /* Takes a waiter with this key out that `is` recognises; it will not be answered. NULL: there is

@@ -108,12 +108,13 @@ static void end_locked(struct probe *probe)
 	free(probe);
 }
 
-void cache_probed(struct probe *probe, bool present)
+/* A dead daemon counted its questions from 1, too, so this may be an answer to one of those. */
+void cache_probed(struct probe *probe, const struct node *node, bool present)
 {
 	struct cache *cache = probe->cache;
 
 	lock_acquire(&cache->lock);
-	if (!present && !probe->is_void && !cache->stopping)
+	if (!present && node == probe->node && !probe->is_void && !cache->stopping)
 		lose_locked(cache, probe->node, clock_now_ms());
 	end_locked(probe);
 	lock_release(&cache->lock);

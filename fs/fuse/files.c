@@ -599,9 +599,8 @@ static void do_init(void *context, struct fuse_conn_info *conn)
 static void do_retrieve_reply(fuse_req_t req, void *cookie, fuse_ino_t ino, off_t offset,
 			      struct fuse_bufvec *data)
 {
-	(void)ino;
 	(void)offset;
-	cache_probed(cookie, fuse_buf_size(data) > 0);
+	cache_probed(cookie, node_of(files_of(req), ino), fuse_buf_size(data) > 0);
 	fuse_reply_none(req);
 }
 

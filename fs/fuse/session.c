@@ -78,9 +78,14 @@ uint64_t session_request(void)
 	return request;
 }
 
-/* libfuse keeps an INTERRUPT whose request it does not know, as after that was a dead daemon's,
- * until the next one comes, and at the end for ever: no leak of ours. */
-static void process_interrupt(struct session *session, const struct fuse_buf *buffer)
+/* libfuse keeps what answers or interrupts a request that it does not know, as after that was a
+ * dead daemon's, until the next one comes or for ever: no leak of ours. */
+static bool may_be_kept(uint32_t opcode)
+{
+	return opcode == FUSE_INTERRUPT || opcode == FUSE_NOTIFY_REPLY;
+}
+
+static void process_unanswered(struct session *session, const struct fuse_buf *buffer)
 {
 #ifdef __SANITIZE_ADDRESS__
 	__lsan_disable();
@@ -98,8 +103,8 @@ static void process(struct session *session, const struct fuse_buf *buffer)
 
 	is_repeated = unique & IS_REPEATED;
 	request = unique & ~IS_REPEATED;
-	if (((const struct fuse_in_header *)buffer->mem)->opcode == FUSE_INTERRUPT)
-		process_interrupt(session, buffer);
+	if (may_be_kept(((const struct fuse_in_header *)buffer->mem)->opcode))
+		process_unanswered(session, buffer);
 	else
 		fuse_session_process_buf(session->fuse, buffer);
 	is_repeated = false;

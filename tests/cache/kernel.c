@@ -465,7 +465,7 @@ static int kernel_probe(void *context, struct node *node, uint64_t offset, struc
 	(void)context;
 	if (!inode)
 		return -ENOENT;
-	cache_probed(probe, inode->pages[offset / PAGE].present);
+	cache_probed(probe, node, inode->pages[offset / PAGE].present);
 	return 0;
 }
 
