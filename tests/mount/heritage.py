@@ -133,7 +133,8 @@ def settings_and_pins():
     fs, contents = mount()
     path = min(contents)
     assert fs.control(f"capacity 12M\npolicy lru\npin {path}\nwarm {path}\n").startswith("ok")
-    wait_until(lambda: fs.stats()["pinned_bytes"] > 0, "it is pinned and there")
+    wait_until(lambda: fs.stats()["resident_samples"] == 1, "it is there")
+    fs.settle()
     pinned = fs.stats()["pinned_bytes"]
     kill_daemon(fs)
     stats = fs.stats()
