@@ -150,7 +150,7 @@ def upgraded_under_load():
             assert fs.version() == version_of(fs.program), "by another version"
             wait_until(lambda last=dead: fs.daemon() != last, "the dead one is reaped", PATIENCE)
             assert os.path.samefile(f"/proc/{fs.daemon()}/exe", fs.program)
-            time.sleep(2)  # it is to last, or there would be too many deaths
+            time.sleep(5)  # or there would be too many deaths of daemons that have not lasted
         stats = fs.stats()
         assert stats["memory_bytes"] <= stats["capacity_bytes"], stats
         assert readers.process.poll() is None, "the readers have ended"
